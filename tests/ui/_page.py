@@ -54,7 +54,10 @@ class Visitor:
         """Send a form of a page; a field a_b is named a-b where it has a number."""
         named = {re.sub(r"_(?=\d+$)", "-", name): value for name, value in fields.items()}
         return self.client.post(
-            path, data={"form_token": self.form_token, **named}, headers={"origin": self.origin}, follow_redirects=True
+            path,
+            data={"form_token": self.form_token, **named},
+            headers={"origin": self.origin},
+            follow_redirects=True,
         )
 
     def open_table(self, path: Path, **fields: str) -> str:
@@ -65,7 +68,13 @@ class Visitor:
 
     def answer_columns(self, draft: str, **changes: str) -> Any:
         """Say that the columns of the people are learned."""
-        roles = {"role_0": "number", "role_1": "number", "role_2": "category", "role_3": "category", "role_4": "target"}
+        roles = {
+            "role_0": "number",
+            "role_1": "number",
+            "role_2": "category",
+            "role_3": "category",
+            "role_4": "target",
+        }
         return self.post(f"{draft}/columns", **{**roles, "rows": "count", **changes})
 
     def state_columns(self, draft: str, **changes: str) -> Any:
@@ -74,11 +83,13 @@ class Visitor:
         lists = {"listed_2": "nurse, clerk, farmer, teacher", "listed_3": "f, m"}
         return self.answer_columns(draft, **ranges, **lists, **changes)
 
-    def review(self, draft: str, epsilon: str = "1", dataset: str = "", **model: str) -> Any:
+    def review(
+        self, draft: str, epsilon: str = "1", dataset: str = "", total: str = "6", **model: str
+    ) -> Any:
         """Choose the model and the budget; return the summary."""
         answer = self.post(f"{draft}/model", **{"model": "logistic", "labels": "no, yes", **model})
         assert str(answer.url).endswith("/budget"), find_error(answer.text)
-        budget = {"dataset": dataset, "new_name": "people", "new_epsilon": "3", "new_delta": "1e-5"}
+        budget = {"dataset": dataset, "new_name": "people", "new_epsilon": total, "new_delta": "1e-5"}
         answer = self.post(f"{draft}/budget", epsilon=epsilon, delta="1e-6", **budget)
         assert str(answer.url).endswith("/review"), find_error(answer.text)
         return answer
@@ -110,9 +121,9 @@ class Server:
     """A server in a process of its own."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        words = [sys.executable, "-m", "dplangevin.cli.main", "ui", "--no-browser"]
+        arguments = [sys.executable, "-m", "dplangevin.cli.main", "ui", "--no-browser"]
         self.process = subprocess.Popen(
-            [*words, "--start", str(folder), "--folder", str(folder / "releases")],
+            [*arguments, "--start", str(folder), "--folder", str(folder / "releases")],
             cwd=folder, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         line = self.process.stderr.readline()

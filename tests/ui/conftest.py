@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="the extra [ui] is not installed")
 pytest.importorskip("httpx", reason="httpx, with which pages are tested, is not installed")
 
 
-@pytest.fixture()
+@pytest.fixture
 def page(tmp_path: Path) -> Iterator[Any]:
     """A page in this process, its visitor, and a table of people."""
     from starlette.testclient import TestClient
@@ -29,7 +29,13 @@ def page(tmp_path: Path) -> Iterator[Any]:
     table = write_people(tmp_path / "people.csv")
     visitor = Visitor(client, ORIGIN, f"/?token={TOKEN}")
     yield SimpleNamespace(
-        routes=routes, app=app, client=client, visitor=visitor, table=table, folder=folder, ledger=routes.ledger
+        routes=routes,
+        app=app,
+        client=client,
+        visitor=visitor,
+        table=table,
+        folder=folder,
+        ledger=routes.ledger,
     )
     for child in routes.runner._children:
         child.wait(60)

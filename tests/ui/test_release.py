@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,15 @@ def open_budget(folder: Path) -> Any:
 
 def release_folder(folder: Path, draft: str) -> Path:
     return folder / "releases" / draft.rpartition("/")[2]
+
+
+def run_notebook(text: str) -> dict[str, Any]:
+    """Run the cells of a notebook; return its names."""
+    names: dict[str, Any] = {}
+    for cell in json.loads(text)["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    return names
 
 
 def find_command(folder: Path, name: str) -> list[int]:
@@ -73,11 +83,23 @@ def test_fifty_double_clicks_reloads_and_second_tabs_charge_once(server: tuple[S
     assert len(find_command(folder, draft.rpartition("/")[2])) == 0
 
     text = visitor.get(draft.replace("/draft/", "/release/")).text
-    for name in ("report.html", "model.json", "model_card.md", "learned_schema.json", "commands.sh", "notebook.ipynb"):
+    for name in (
+        "report.html",
+        "model.json",
+        "model_card.md",
+        "learned_schema.json",
+        "commands.sh",
+        "notebook.ipynb",
+    ):
         answer = visitor.get(f"{draft.replace('/draft/', '/release/')}/file/{name}")
         assert answer.status_code == 200, name
         assert name in text
-    assert "sandbox" in visitor.get(f"{draft.replace('/draft/', '/release/')}/file/report.html").headers["content-security-policy"]
+    assert (
+        "sandbox"
+        in visitor.get(f"{draft.replace('/draft/', '/release/')}/file/report.html").headers[
+            "content-security-policy"
+        ]
+    )
     for name in ("run.state", "request.json", "..%2fledger.db", "log.txt", "nothing"):
         assert visitor.get(f"{draft.replace('/draft/', '/release/')}/file/{name}").status_code == 404
     model = json.loads((release_folder(folder, draft) / "model.json").read_text())
@@ -101,16 +123,16 @@ def test_the_guarantee_of_the_release_is_the_one_that_was_planned(server: tuple[
     assert entry.release_hash is not None
 
 
-def test_the_notebook_makes_the_same_kind_of_release(server: tuple[Server, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_makes_the_same_kind_of_release(
+    server: tuple[Server, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     running, folder = server
     visitor = running.visit()
-    address = f"/release/{sorted(path.parent.name for path in (folder / 'releases').glob('*/request.json'))[0]}"
-    notebook = json.loads(visitor.get(f"{address}/file/notebook.ipynb").text)
-    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    address = (
+        f"/release/{sorted(path.parent.name for path in (folder / 'releases').glob('*/request.json'))[0]}"
+    )
     before = open_budget(folder).remaining().entries
-    names: dict[str, Any] = {}
-    for cell in code:
-        exec(cell, names)
+    names = run_notebook(visitor.get(f"{address}/file/notebook.ipynb").text)
     assert open_budget(folder).remaining().entries == before + 1
     assert names["model"].privacy_.epsilon(1e-6) == open_budget(folder).history()[0].guarantee.epsilon(1e-6)
     commands = visitor.get(f"{address}/file/commands.sh").text
@@ -156,6 +178,13 @@ def test_counts_and_a_region_from_a_learned_schema(server: tuple[Server, Path]) 
     for row in plain["applicants"]:
         assert f'value="{row["low"]!r}"' in text
         assert f'value="{row["high"]!r}"' in text
+    entries = open_budget(folder).remaining().entries
+    for draft_address, result in ((draft, "counts"), (region, "region")):
+        names = run_notebook(
+            visitor.get(f"{draft_address.replace('draft', 'release')}/file/notebook.ipynb").text
+        )
+        assert names[result] is not None
+    assert open_budget(folder).remaining().entries == entries + 2
 
 
 def test_a_summary_that_another_window_changed_is_shown_again(page: Any) -> None:
@@ -174,7 +203,7 @@ def test_a_release_that_does_not_fit_or_whose_file_is_gone_charges_nothing(page:
     visitor = page.visitor
     draft = visitor.open_table(page.table)
     visitor.state_columns(draft)
-    summary = visitor.review(draft, epsilon="2").text
+    summary = visitor.review(draft, epsilon="2", total="3").text
     budget = Ledger.open(page.ledger).dataset("people")
     from dplangevin.ui import plans
 
@@ -197,8 +226,8 @@ def test_a_release_that_does_not_fit_or_whose_file_is_gone_charges_nothing(page:
 
 
 def test_a_killed_server_and_a_killed_command_deliver_what_was_charged(tmp_path: Path) -> None:
-    """kill -9 of the server and of the command, right after the charge: the next start delivers, and charges nothing."""
-    write_people(tmp_path / "people.csv", 200_000)
+    """kill -9 of both right after the charge: the next start delivers, and charges nothing."""
+    write_people(tmp_path / "people.csv", 60_000)
     first = Server(tmp_path, {})
     visitor = first.visit()
     draft = visitor.open_table(tmp_path / "people.csv")
@@ -230,7 +259,7 @@ def test_a_killed_server_and_a_killed_command_deliver_what_was_charged(tmp_path:
 
 
 def test_a_command_outlives_its_server(tmp_path: Path) -> None:
-    write_people(tmp_path / "people.csv", 100_000)
+    write_people(tmp_path / "people.csv", 20_000)
     first = Server(tmp_path, {})
     visitor = first.visit()
     draft = visitor.open_table(tmp_path / "people.csv")
@@ -254,11 +283,66 @@ def test_what_was_not_charged_is_not_started_again(page: Any) -> None:
     visitor.review(draft)
     stored = page.routes.drafts.load(draft.rpartition("/")[2])
     started: list[Any] = []
-    page.routes.runner._spawn = lambda *words: started.append(words)
+    page.routes.runner._spawn = lambda *arguments: started.append(arguments)
     assert page.routes.runner.start(stored)
     assert not page.routes.runner.start(stored)
     assert len(started) == 1
     assert page.routes.runner.deliver_interrupted() == []
     assert len(started) == 1
-    text = visitor.get(draft.replace("/draft/", "/release/")).text
-    assert "nothing was charged" in find_error(text)
+    address = draft.replace("/draft/", "/release/")
+    assert "nothing was charged" in find_error(visitor.get(address).text)
+    assert visitor.post(f"{address}/resume").status_code == 409
+    assert len(started) == 1
+
+
+def test_complete_results_of_two_killed_commands_are_placed_without_a_charge(
+    page: Any, monkeypatch: Any
+) -> None:
+    """Both commands died with their results written: none of them may be given again, which would be charged."""
+    from dplangevin.accounting import delivery
+
+    visitor, drafts = page.visitor, []
+    for _ in range(2):
+        draft = visitor.open_table(page.table)
+        visitor.state_columns(draft)
+        visitor.review(draft, epsilon="0.5", dataset="people" if drafts else "")
+        stored = page.routes.drafts.load(draft.rpartition("/")[2])
+        monkeypatch.setattr(page.routes.runner, "_spawn", lambda *_: None)
+        page.routes.runner.start(stored)
+        monkeypatch.undo()
+        drafts.append(stored)
+        folder = page.folder / stored.id
+        script = (  # as the command does it, until the result is written; then it is killed
+            "import os, signal, sys\n"
+            "from dplangevin.accounting import delivery\n"
+            "from dplangevin.cli.main import run_command_line\n"
+            "delivery.Delivery._commit_release = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "run_command_line(sys.argv[1:])\n"
+        )
+        arguments = stored.command_arguments(page.ledger)
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], cwd=folder, capture_output=True, check=False
+        )
+        assert done.returncode == -signal.SIGKILL
+        assert not (folder / "model.json").exists()
+    assert delivery.has_deliverable_charge(
+        delivery.fingerprint_command(stored.command_arguments(page.ledger), str(folder)),
+        Ledger.open(page.ledger).dataset,
+    )
+    assert page.routes.runner.deliver_interrupted() == []
+    for stored in drafts:
+        assert (page.folder / stored.id / "model.json").exists()
+    history = Ledger.open(page.ledger).dataset("people").history()
+    assert len(history) == 2
+    assert all(entry.release_hash for entry in history)
+
+
+def test_nothing_is_released_where_no_record_of_a_charge_can_be_kept(page: Any, monkeypatch: Any) -> None:
+    visitor = page.visitor
+    draft = visitor.open_table(page.table)
+    visitor.state_columns(draft)
+    summary = visitor.review(draft).text
+    monkeypatch.setenv("DPLANGEVIN_STATE", "off")
+    answer = visitor.release(draft, summary)
+    assert "DPLANGEVIN_STATE" in find_error(answer.text)
+    assert not list(page.folder.glob("*/request.json"))

@@ -83,10 +83,17 @@ def test_an_attempt_of_somebody_else_is_refused(page: Any, attempt: str) -> None
 
 def test_there_are_thirty_attempts_and_the_honest_one_succeeds(page: Any) -> None:
     assert len(ATTEMPTS) >= 30
-    answer = page.visitor.post("/ledger/declare", name="mine", epsilon="1", delta="1e-6", rows="1", adjacency="replace-one")
+    answer = page.visitor.post(
+        "/ledger/declare", name="mine", epsilon="1", delta="1e-6", rows="1", adjacency="replace-one"
+    )
     assert answer.status_code == 200
     assert "mine" in answer.text
-    assert page.client.get("/", headers={"host": "localhost:8123", "cookie": f"dplangevin-8123={TOKEN}"}).status_code == 200
+    assert (
+        page.client.get(
+            "/", headers={"host": "localhost:8123", "cookie": f"dplangevin-8123={TOKEN}"}
+        ).status_code
+        == 200
+    )
 
 
 def test_every_answer_forbids_what_the_page_does_not_need(page: Any) -> None:
@@ -129,12 +136,20 @@ def test_hostile_column_names_are_shown_as_text(page: Any, tmp_path: Any) -> Non
     table = tmp_path / "hostile.csv"
     table.write_text(f"{quoted}\n" + ",".join(["1"] * len(names)) + "\n")
     draft = page.visitor.open_table(table)
-    roles = {f"role_{index}": "category" for index in range(len(HOSTILE))} | {f"role_{len(HOSTILE)}": "target"}
-    listed = {f"listed_{index}": "<b>bold</b>\n</textarea><script>alert(3)</script>" for index in range(len(HOSTILE))}
+    roles = {f"role_{index}": "category" for index in range(len(HOSTILE))} | {
+        f"role_{len(HOSTILE)}": "target"
+    }
+    listed = {
+        f"listed_{index}": "<b>bold</b>\n</textarea><script>alert(3)</script>"
+        for index in range(len(HOSTILE))
+    }
     answer = page.visitor.post(f"{draft}/columns", **roles, **listed, rows="stated", n="5000")
     assert str(answer.url).endswith("/model"), find_error(answer.text)
     summary = page.visitor.review(draft, labels="<i>no</i>, yes\u202e")
-    for text in (summary.text, *(page.visitor.get(f"{draft}/{step}").text for step in ("columns", "model", "budget"))):
+    for text in (
+        summary.text,
+        *(page.visitor.get(f"{draft}/{step}").text for step in ("columns", "model", "budget")),
+    ):
         assert text.count("<script") == 1
         assert "<img" not in text
         assert "<b>" not in text
@@ -145,5 +160,5 @@ def test_hostile_column_names_are_shown_as_text(page: Any, tmp_path: Any) -> Non
         assert "x" * 200 not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in summary.text
     assert "⟨U+202E⟩gnp.exe" in summary.text
-    words = page.routes.drafts.load(draft.rpartition("/")[2]).command_words(page.ledger)
-    assert [word for word in words if word.startswith("--epsilon")] == ["--epsilon=1.0"]
+    arguments = page.routes.drafts.load(draft.rpartition("/")[2]).command_arguments(page.ledger)
+    assert [word for word in arguments if word.startswith("--epsilon")] == ["--epsilon=1.0"]

@@ -16,11 +16,11 @@ from dplangevin.cli.main import run_command_line
 from ui._page import find_error
 
 
-def run_json(*words: str) -> Any:
+def run_json(*arguments: str) -> Any:
     """What a command prints as JSON."""
     printed = io.StringIO()
     with redirect_stdout(printed):
-        assert run_command_line(words) == 0
+        assert run_command_line(arguments) == 0
     return json.loads(printed.getvalue())
 
 
@@ -33,7 +33,9 @@ def draft_of(page: Any, address: str) -> Any:
     return page.routes.drafts.load(address.rpartition("/")[2])
 
 
-def test_nothing_but_the_names_of_columns_is_read_before_the_release(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_but_the_names_of_columns_is_read_before_the_release(
+    page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dplangevin.tables import files, text
 
     secret = "zebra-cell-77"
@@ -42,7 +44,11 @@ def test_nothing_but_the_names_of_columns_is_read_before_the_release(page: Any, 
     def refuse(*_: Any) -> Any:
         raise AssertionError("a cell was read")
 
-    for owner, name in ((files.TableFiles, "batches"), (files.TableFiles, "read_table"), (text.TextFile, "batches")):
+    for owner, name in (
+        (files.TableFiles, "batches"),
+        (files.TableFiles, "read_table"),
+        (text.TextFile, "batches"),
+    ):
         monkeypatch.setattr(owner, name, refuse)
     monkeypatch.setattr(files.TableFiles, "count_rows", refuse)
     visitor = page.visitor
@@ -56,7 +62,9 @@ def test_nothing_but_the_names_of_columns_is_read_before_the_release(page: Any, 
     assert draft_of(page, draft).n == 5000
 
 
-def test_the_number_of_rows_is_counted_only_where_it_is_public(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_rows_is_counted_only_where_it_is_public(
+    page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dplangevin.tables import files
 
     counted = []
@@ -90,9 +98,11 @@ def test_the_plan_is_that_of_the_command_line(page: Any, learned: bool, model: d
     stored.build_schema().save(page.folder / "schema.json")
     for epsilon in (0.3, 1.0):
         sent = visitor.get(f"{draft}/plan.json?epsilon={epsilon}").json()
-        words = [word.replace("schema.json", str(page.folder / "schema.json")) for word in stored.plan_words()]
-        words = [f"--epsilon={epsilon}" if word.startswith("--epsilon=") else word for word in words]
-        printed = run_json(*words, "--json")
+        arguments = [
+            word.replace("schema.json", str(page.folder / "schema.json")) for word in stored.plan_arguments()
+        ]
+        arguments = [f"--epsilon={epsilon}" if word.startswith("--epsilon=") else word for word in arguments]
+        printed = run_json(*arguments, "--json")
         assert sent == printed
         numbers = shown_numbers(visitor.get(f"{draft}/plan?epsilon={epsilon}").text)
         assert printed["guarantee"]["epsilon"] in numbers
@@ -113,16 +123,20 @@ def test_a_person_column_needs_a_stated_number_of_rows_and_is_planned_as_the_com
     visitor.post(f"{draft}/model", model="logistic", labels="no, yes", max_rows_per_person="3")
     stored = draft_of(page, draft)
     stored.build_schema().save(page.folder / "schema.json")
-    words = [word.replace("schema.json", str(page.folder / "schema.json")) for word in stored.plan_words()]
-    assert visitor.get(f"{draft}/plan.json").json() == run_json(*words, "--json")
+    arguments = [
+        word.replace("schema.json", str(page.folder / "schema.json")) for word in stored.plan_arguments()
+    ]
+    assert visitor.get(f"{draft}/plan.json").json() == run_json(*arguments, "--json")
     summary = visitor.review(draft, max_rows_per_person="3")
     assert "all rows of a" in summary.text
-    assert "max-rows-per-person=3" in " ".join(stored.command_words(page.ledger))
+    assert "max-rows-per-person=3" in " ".join(stored.command_arguments(page.ledger))
 
 
 def test_the_ledger_and_the_accountant_show_the_numbers_of_the_command_line(page: Any) -> None:
     visitor = page.visitor
-    visitor.post("/ledger/declare", name="people", epsilon="2", delta="1e-6", rows="1", adjacency="replace-one")
+    visitor.post(
+        "/ledger/declare", name="people", epsilon="2", delta="1e-6", rows="1", adjacency="replace-one"
+    )
     assert visitor.get("/ledger.json").json() == run_json("ledger", "show", "--ledger", page.ledger, "--json")
     shown = shown_numbers(visitor.get("/ledger").text)
     assert {2.0, 1e-6, 0.0} <= set(shown)
@@ -192,10 +206,10 @@ BAD_ANSWERS: dict[str, tuple[str, dict[str, str], str]] = {
     "no kind": ("columns", {"role_0": ""}, "say what 'age' is"),
     "two targets": ("columns", {"role_0": "target"}, "only one column may be"),
     "half a range": ("columns", {"low_0": "3"}, "needs two numbers"),
-    "a range of words": ("columns", {"low_0": "a", "high_0": "b"}, "needs two numbers"),
+    "a range of arguments": ("columns", {"low_0": "a", "high_0": "b"}, "needs two numbers"),
     "an empty range": ("model", {"low_0": "5", "high_0": "5"}, ""),
     "no rows": ("columns", {"rows": ""}, "say whether the number of rows is public"),
-    "rows of words": ("columns", {"rows": "stated", "n": "many"}, "must be a whole number"),
+    "rows of arguments": ("columns", {"rows": "stated", "n": "many"}, "must be a whole number"),
     "no features": ("columns", {f"role_{i}": "none" for i in range(4)}, "choose at least one"),
 }
 
@@ -228,7 +242,9 @@ def test_a_bad_answer_about_columns_is_one_sentence_and_is_kept(page: Any, case:
         ({"model": "logistic", "labels": "no, yes", "max_rows_per_person": "0"}, "whole number above 0"),
     ],
 )
-def test_a_model_that_cannot_be_planned_is_refused_with_a_cure(page: Any, model: dict[str, str], message: str) -> None:
+def test_a_model_that_cannot_be_planned_is_refused_with_a_cure(
+    page: Any, model: dict[str, str], message: str
+) -> None:
     draft = page.visitor.open_table(page.table)
     page.visitor.answer_columns(draft)
     answer = page.visitor.post(f"{draft}/model", **model)
@@ -258,7 +274,12 @@ def test_numbers_in_addresses_that_are_none_are_refused(page: Any) -> None:
     for epsilon in ("x", "nan", "inf", "-1", "0", "1e400"):
         answer = page.visitor.get(f"{draft}/plan?epsilon={epsilon}")
         assert find_error(answer.text), epsilon
-    for path in ("/draft/../etc/columns", "/draft/x/columns", "/release/x", "/release/20200101-000000-00000000"):
+    for path in (
+        "/draft/../etc/columns",
+        "/draft/x/columns",
+        "/release/x",
+        "/release/20200101-000000-00000000",
+    ):
         assert page.visitor.get(path).status_code == 404
 
 
@@ -285,7 +306,9 @@ def test_the_error_bar_is_that_of_simulated_fits() -> None:
         model = DPRidge(epsilon=epsilon, delta=1e-6, schema=schema, random_state=seed, secure=False)
         return model.fit(frame, target).predict(frame)
 
-    preview = preview_fit(DPRidge(epsilon=0.5, delta=1e-6, schema=schema), n=n, names=[*names, "y"], target="y")
+    preview = preview_fit(
+        DPRidge(epsilon=0.5, delta=1e-6, schema=schema), n=n, names=[*names, "y"], target="y"
+    )
     best = scores(200.0, 0)
     errors = [math.sqrt(np.mean((scores(0.5, seed) - best) ** 2)) for seed in range(1, 9)]
     measured = 1.96 * math.sqrt(np.mean(np.square(errors)))

@@ -104,7 +104,7 @@ def plan_model(
     model: Model = "logistic",
     schema: Annotated[
         Path | None,
-        typer.Option("--schema", help="Plan exactly the fit of this schema; it may say \"learn\"."),
+        typer.Option("--schema", help='Plan exactly the fit of this schema; it may say "learn".'),
     ] = None,
     classes: Annotated[
         str | None, typer.Option("--classes", help="With --schema: labels, a,b; default: its target.")
@@ -314,14 +314,14 @@ def _print_result(estimator: Any, output: Path, delta: float, output_format: Out
         typer.echo(str(estimator.plan_))
         for column in () if schema_to_learn is None else schema_to_learn.learned_columns:
             typer.echo(
-                f"Learned {_describe_learned(estimator.schema_.column(column.name).to_dict())} for {column.name}."
+                f"Learned {describe_learned(estimator.schema_.column(column.name).to_dict())} for {column.name}."
             )
         typer.echo(
             f"Wrote {output}: epsilon = {guarantee['epsilon']:.4g}, delta = {delta:g}, {guarantee['adjacency']}."
         )
 
 
-def _describe_learned(entry: dict[str, Any]) -> str:
+def describe_learned(entry: dict[str, Any]) -> str:
     """Return a learned range or list of categories in a line.
 
     Labels are truncated and escaped, so that a terminal does not interpret control characters in them.

@@ -158,4 +158,4 @@ def _plan_stated_schema(model: Any, request: Any, encode: Any) -> tuple[FitPlan,
 def _empty_table(names: Sequence[str], n: int) -> Table:
     """Return a table of n rows without a cell: its columns share one array that takes no memory."""
     blank = ArrayColumn(np.broadcast_to(np.array(None, dtype=object), (n,)), typed=False)
-    return Table({name: blank for name in names}, n)
+    return Table(dict.fromkeys(names, blank), n)

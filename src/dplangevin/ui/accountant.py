@@ -15,21 +15,34 @@ ACCOUNT_METHODS = {
     "langevin": "Noisy gradient descent (Langevin), last iterate",
     "diffusion": "Langevin sampler, by temperature and time",
 }
+_ALL, _DESCENTS, _CONVEX = ("sgd", "langevin", "diffusion"), ("sgd", "langevin"), ("langevin", "diffusion")
 # name, label, default, explanation; the methods that have it
 ACCOUNT_FIELDS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
-    ("n", "records", "10000", "public number of records", ("sgd", "langevin", "diffusion")),
-    ("lipschitz", "gradient bound", "1", "norm at which a record's gradient is clipped", ("sgd", "langevin", "diffusion")),
+    ("n", "records", "10000", "public number of records", _ALL),
+    ("lipschitz", "gradient bound", "1", "norm at which a record's gradient is clipped", _ALL),
     ("batch_size", "batch size", "100", "expected number of records in a batch", ("sgd",)),
-    ("noise_std", "noise", "0.02", "standard deviation of the noise on the MEAN gradient", ("sgd", "langevin")),
-    ("step_size", "step size", "1", "", ("sgd", "langevin")),
-    ("smoothness", "smoothness", "0.26", "of each loss, ridge included", ("langevin", "diffusion")),
-    ("strong_convexity", "strong convexity", "0.01", "of the ridge; 0 if there is none", ("langevin", "diffusion")),
-    ("diameter", "diameter", "", "of the set that iterates are projected on; empty if there is none", ("langevin", "diffusion")),
-    ("inverse_temperature", "inverse temperature", "2000", "beta; larger is more accurate and less private", ("diffusion",)),
+    ("noise_std", "noise", "0.02", "standard deviation of the noise on the MEAN gradient", _DESCENTS),
+    ("step_size", "step size", "1", "", _DESCENTS),
+    ("smoothness", "smoothness", "0.26", "of each loss, ridge included", _CONVEX),
+    ("strong_convexity", "strong convexity", "0.01", "of the ridge; 0 if there is none", _CONVEX),
+    (
+        "diameter",
+        "diameter",
+        "",
+        "of the set that iterates are projected on; empty if there is none",
+        _CONVEX,
+    ),
+    (
+        "inverse_temperature",
+        "inverse temperature",
+        "2000",
+        "larger: more accurate, less private",
+        ("diffusion",),
+    ),
     ("time", "time", "20", "of the diffusion", ("diffusion",)),
-    ("n_steps", "steps", "1000", "", ("sgd", "langevin", "diffusion")),
-    ("delta", "delta", "1e-6", "at which epsilon is stated", ("sgd", "langevin", "diffusion")),
-)  # fmt: skip
+    ("n_steps", "steps", "1000", "", _ALL),
+    ("delta", "delta", "1e-6", "at which epsilon is stated", _ALL),
+)
 _N_POINTS = 9
 
 
@@ -100,18 +113,19 @@ def curve_svg(rows: Sequence[tuple[float, float]]) -> Markup:
         across = (math.log10(steps) - first) / (last - first)
         return left + across * (width - left - 16), (height - bottom) * (1 - epsilon / top) + 8
 
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*row) for row in drawn))
-    dots = "".join(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in (place(*row) for row in drawn))
-    ticks = "".join(
-        f'<text class="tick" x="{left - 8}" y="{place(drawn[0][0], value)[1] + 4:.1f}" text-anchor="end">{value:.3g}</text>'
-        f'<line class="grid" x1="{left}" x2="{width - 16}" y1="{place(drawn[0][0], value)[1]:.1f}" '
-        f'y2="{place(drawn[0][0], value)[1]:.1f}"/>'
-        for value in (0.0, top / 2.1, top / 1.05)
-    )
-    labels = "".join(
-        f'<text class="tick" x="{place(steps, 0)[0]:.1f}" y="{height - bottom + 28}" text-anchor="{anchor}">{steps:,.0f}</text>'
-        for steps, anchor in ((drawn[0][0], "start"), (drawn[len(drawn) // 2][0], "middle"), (drawn[-1][0], "end"))
-    )
+    places = [place(*row) for row in drawn]
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    dots = "".join(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in places)
+    ticks = ""
+    for value in (0.0, top / 2.1, top / 1.05):
+        y = place(drawn[0][0], value)[1]
+        ticks += f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
+        ticks += f'<line class="grid" x1="{left}" x2="{width - 16}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    labels = ""
+    for index, anchor in ((0, "start"), (len(drawn) // 2, "middle"), (-1, "end")):
+        x, steps = places[index][0], drawn[index][0]
+        y = height - bottom + 28
+        labels += f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{steps:,.0f}</text>'
     title = escape(f"Epsilon against the number of steps, from {drawn[0][1]:.3g} to {drawn[-1][1]:.3g}")
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{ticks}{labels}'

@@ -37,7 +37,10 @@ MODEL_TEXTS = {
     "poisson": ("Poisson regression", "how many; needs a stated range from 0"),
     "additive-regression": ("Additive regression", "a number, with a curve for every number column"),
     COUNTS: ("Tables of counts", "how many rows are in each cell; needs a stated schema"),
-    REGION: ("Rashomon region", "the equally good models and whom they treat differently; needs a stated schema"),
+    REGION: (
+        "Rashomon region",
+        "the equally good models and whom they treat differently; needs a stated schema",
+    ),
 }
 _FIELD_BY_STEP = {"columns": "columns", "model": "model", "budget": "dataset"}
 
@@ -191,7 +194,7 @@ class Draft:
         if self.is_classifier or (self.model == COUNTS and labels):
             if len(labels) < 2:
                 raise InvalidParameter(
-                    f"state the labels of {name!r}, at least two: reading them from the table would publish every label."
+                    f"state the labels of {name!r}, at least two: reading them from the table would publish them."
                 )
             return {"classes": labels}
         return {"range": "learn" if bounds is None else list(bounds)}
@@ -235,7 +238,7 @@ class Draft:
 
     # --- the command -----------------------------------------------------------------------------------------------
 
-    def command_words(self, ledger: str) -> list[str]:
+    def command_arguments(self, ledger: str) -> list[str]:
         """Return the arguments of the `dplangevin` command that makes the release, run in the release's folder."""
         budget = [f"--epsilon={self.epsilon!r}", f"--delta={self.delta!r}", "--schema=schema.json"]
         budget += [f"--adjacency={self.adjacency}", f"--ledger={ledger}", f"--dataset={self.dataset}"]
@@ -245,27 +248,27 @@ class Draft:
         if self.model == COUNTS:
             marginals = [f"--marginals={self.ways}", f"--bins={self.bins}", "--output=counts.csv"]
             return ["count", *budget, *marginals, "--", self.file]
-        words = [f"--target={self.target}", f"--model={self.estimator_model}", "--report=report.html"]
+        arguments = [f"--target={self.target}", f"--model={self.estimator_model}", "--report=report.html"]
         if self.model == REGION:
-            words += [f"--threshold={value!r}" for value in self.parsed_thresholds()]
-            words += [f"--group={self.group}"] if self.group else []
-            return ["rashomon", *words, *budget, "--output=models", "--", self.file]
-        words += [f"--n-public={self.n}"] if self.rows == "stated" else []
-        words += [f"--person={self.person}"] if self.person is not None else []
-        words += ["--intervals"] if self.intervals else []
-        return ["fit", *words, *budget, "--output=model.json", "--", self.file]
+            arguments += [f"--threshold={value!r}" for value in self.parsed_thresholds()]
+            arguments += [f"--group={self.group}"] if self.group else []
+            return ["rashomon", *arguments, *budget, "--output=models", "--", self.file]
+        arguments += [f"--n-public={self.n}"] if self.rows == "stated" else []
+        arguments += [f"--person={self.person}"] if self.person is not None else []
+        arguments += ["--intervals"] if self.intervals else []
+        return ["fit", *arguments, *budget, "--output=model.json", "--", self.file]
 
-    def plan_words(self) -> list[str] | None:
+    def plan_arguments(self) -> list[str] | None:
         """Return the arguments of `dplangevin plan` that show the same plan; None for counts and regions."""
         if self.model in (COUNTS, REGION):
             return None
-        words = [f"--n={self.n}", f"--epsilon={self.epsilon!r}", f"--delta={self.delta!r}"]
-        words += ["--schema=schema.json", f"--model={self.model}", f"--adjacency={self.adjacency}"]
-        words += ["--allow-more-rows"] if self.rows == "stated" else []
-        words += [f"--person={self.person}"] if self.person is not None else []
+        arguments = [f"--n={self.n}", f"--epsilon={self.epsilon!r}", f"--delta={self.delta!r}"]
+        arguments += ["--schema=schema.json", f"--model={self.model}", f"--adjacency={self.adjacency}"]
+        arguments += ["--allow-more-rows"] if self.rows == "stated" else []
+        arguments += [f"--person={self.person}"] if self.person is not None else []
         if self.max_rows_per_person != 1:
-            words.append(f"--max-rows-per-person={self.max_rows_per_person}")
-        return ["plan", *words, *(["--intervals"] if self.intervals else [])]
+            arguments.append(f"--max-rows-per-person={self.max_rows_per_person}")
+        return ["plan", *arguments, *(["--intervals"] if self.intervals else [])]
 
 
 def parse_list(text: str) -> list[str]:
@@ -287,7 +290,9 @@ def _parse_range(what: str, low: str, high: str) -> tuple[float, float] | None:
     try:
         return float(low), float(high)
     except ValueError:
-        raise InvalidParameter(f"{what} needs two numbers, or none to learn it; got {low!r} and {high!r}.") from None
+        raise InvalidParameter(
+            f"{what} needs two numbers, or none to learn it; got {low!r} and {high!r}."
+        ) from None
 
 
 def _list_names(names: list[str]) -> str:

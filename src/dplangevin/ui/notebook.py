@@ -17,26 +17,35 @@ def command_lines(release: Release, remaining: Any = None) -> str:
     draft = release.draft
     lines = [f"cd {shlex.quote(str(release.folder))}"]
     if remaining is not None:
-        declare = ["dplangevin", "ledger", "declare", f"--ledger={release.ledger}", f"--dataset={draft.dataset}"]
+        declare = [
+            "dplangevin",
+            "ledger",
+            "declare",
+            f"--ledger={release.ledger}",
+            f"--dataset={draft.dataset}",
+        ]
         declare += [f"--epsilon={remaining.epsilon!r}", f"--delta={remaining.delta!r}"]
         declare += [f"--adjacency={remaining.adjacency}"]
         declare += [f"--max-rows-per-person={remaining.max_rows_per_person}"]
-        lines += ["# the budget, declared once", _join_words(declare)]
-    if (plan := draft.plan_words()) is not None:
-        lines += ["# what the release would cost and bring; reads no data", _join_words(["dplangevin", *plan])]
+        lines += ["# the budget, declared once", _join_arguments(declare)]
+    if (plan := draft.plan_arguments()) is not None:
+        lines += [
+            "# what the release would cost and bring; reads no data",
+            _join_arguments(["dplangevin", *plan]),
+        ]
     lines += [
         "# the release; giving it again makes another one, and charges again",
-        _join_words(["dplangevin", *release.words]),
+        _join_arguments(["dplangevin", *release.arguments]),
     ]
     if draft.model not in (COUNTS, REGION):
         lines += ["# the report of the model, at no cost", "dplangevin report model.json report.html"]
     return "\n".join(lines) + "\n"
 
 
-def _join_words(words: list[str]) -> str:
+def _join_arguments(arguments: list[str]) -> str:
     """Return a command for a shell, one option per line."""
     lines: list[list[str]] = [[]]
-    for word in words:
+    for word in arguments:
         if word.startswith("--") and lines[-1] != ["--"]:
             lines.append([])
         lines[-1].append(shlex.quote(word))
@@ -86,11 +95,14 @@ def _fit_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
     options += ["intervals=True"] if draft.intervals else []
     return [
         _setup_cell(
-            draft, release, f"from dplangevin import {name}, Ledger\nfrom dplangevin.estimators.fit_preview import preview_fit"
+            draft,
+            release,
+            f"from dplangevin import {name}, Ledger\nfrom dplangevin.estimators.fit_preview import preview_fit",
         ),
         _code_cell(
             f"model = {name}(\n    {', '.join(options)}\n)\n"
-            f"print(preview_fit(model, n={draft.n}, names={list(draft.names)!r}, target={draft.target!r}))  # reads no data"
+            f"NAMES = {list(draft.names)!r}\n"
+            f"print(preview_fit(model, n={draft.n}, names=NAMES, target={draft.target!r}))  # reads no data"
         ),
         _markdown_cell("The release. It charges the budget."),
         _code_cell(f"model.set_params(ledger=budget)\nmodel.fit(FILE, {draft.target!r})\nmodel.privacy_"),
@@ -105,17 +117,21 @@ def _region_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
             draft,
             release,
             f"import pandas as pd\n\nfrom dplangevin import {name}, Ledger\n"
-            "from dplangevin.rashomon import RashomonRegion\nfrom dplangevin.rashomon.region_request import schema_inputs\n"
+            "from dplangevin.rashomon import RashomonRegion\n"
+            "from dplangevin.rashomon.region_request import schema_inputs\n"
             "from dplangevin.schema import Schema",
         ),
         _code_cell(
             "inputs = pd.DataFrame(schema_inputs(Schema.from_dict(SCHEMA)))  # public: drawn from the schema\n"
             f"region = RashomonRegion(\n    {name}(schema=SCHEMA, adjacency={draft.adjacency!r}),\n"
-            f"    thresholds={draft.parsed_thresholds()!r}, n_models=100, epsilon={draft.epsilon!r}, delta={draft.delta!r},\n"
+            f"    thresholds={draft.parsed_thresholds()!r}, n_models=100,\n"
+            f"    epsilon={draft.epsilon!r}, delta={draft.delta!r},\n"
             "    public_inputs=inputs,\n)"
         ),
         _markdown_cell("The release. It charges the budget."),
-        _code_cell(f"region.set_params(ledger=budget)\nregion.fit(FILE, {draft.target!r})\nprint(region.multiplicity())"),
+        _code_cell(
+            f"region.set_params(ledger=budget)\nregion.fit(FILE, {draft.target!r})\nprint(region.multiplicity())"
+        ),
     ]
 
 
@@ -141,7 +157,12 @@ def _count_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
 
 
 def _markdown_cell(text: str) -> dict[str, Any]:
-    return {"cell_type": "markdown", "metadata": {}, "source": text.splitlines(keepends=True), "id": _cell_id(text)}
+    return {
+        "cell_type": "markdown",
+        "metadata": {},
+        "source": text.splitlines(keepends=True),
+        "id": _cell_id(text),
+    }
 
 
 def _code_cell(code: str) -> dict[str, Any]:

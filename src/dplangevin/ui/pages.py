@@ -44,7 +44,18 @@ from dplangevin.ui.security import REPORT_POLICY, RequestGuard, first_values
 
 MAX_LISTED_FILES = 300
 MAX_NAME_CHARACTERS = 120
-_TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".csv.gz", ".tsv.gz")
+_TABLE_SUFFIXES = (
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".pq",
+    ".arrow",
+    ".feather",
+    ".ipc",
+    ".csv.gz",
+    ".tsv.gz",
+)
 _STEPS = (("columns", "Columns"), ("model", "Model"), ("budget", "Budget"), ("review", "Release"))
 # Characters that a browser does not show, or that turn the direction of the text around them.
 _HIDDEN = {
@@ -135,6 +146,7 @@ class PageRoutes:
             ("/release/{id}", self.show_release, "GET"),
             ("/release/{id}/state.json", self.send_state, "GET"),
             ("/release/{id}/again", self.start_again, "POST"),
+            ("/release/{id}/resume", self.resume_release, "POST"),
             ("/release/{id}/file/{file}", self.send_file, "GET"),
             ("/ledger", self.show_ledger, "GET"),
             ("/ledger.json", self.send_ledger, "GET"),
@@ -198,7 +210,9 @@ class PageRoutes:
                 raise InvalidParameter("choose a file, or type its path.")
             path = Path(os.path.abspath(Path(text).expanduser()))
             if not path.is_file():
-                raise InvalidParameter("there is no such file; choose one from the list, or correct the path.")
+                raise InvalidParameter(
+                    "there is no such file; choose one from the list, or correct the path."
+                )
             names = plans.read_column_names(str(path))
         except DplangevinError as error:
             return self.show_start(request, str(error), text)
@@ -270,7 +284,11 @@ class PageRoutes:
         try:
             draft = self._update(draft, columns=columns, rows=rows)
             draft.check_columns()
-            n = plans.count_rows(draft.file) if rows == "count" else _read_count(form.get("n", ""), "the number of rows")
+            n = (
+                plans.count_rows(draft.file)
+                if rows == "count"
+                else _read_count(form.get("n", ""), "the number of rows")
+            )
             self._update(draft, n=n)
         except DplangevinError as error:
             return self.show_columns(request, str(error))
@@ -328,7 +346,9 @@ class PageRoutes:
             return self.show_model(request, str(error))
         return RedirectResponse(f"/draft/{draft.id}/budget", status_code=303)
 
-    def show_budget(self, request: Request, error: str = "", declared: dict[str, str] | None = None) -> Response:
+    def show_budget(
+        self, request: Request, error: str = "", declared: dict[str, str] | None = None
+    ) -> Response:
         """Show the budget: a data set of the ledger, epsilon, and the plan."""
         draft = self._find_draft(request)
         if isinstance(draft, Response):
@@ -353,7 +373,8 @@ class PageRoutes:
             error=error,
             goal=goal,
             goal_text=goal_text,
-            declared=declared or {"name": Path(draft.file).name.partition(".")[0], "epsilon": "3", "delta": "1e-5"},
+            declared=declared
+            or {"name": Path(draft.file).name.partition(".")[0], "epsilon": "3", "delta": "1e-5"},
             **self._plan_values(draft, epsilon, delta, dataset if dataset in budgets else ""),
         )
 
@@ -423,7 +444,9 @@ class PageRoutes:
         """Declare a budget, as `dplangevin ledger declare` does; create the ledger where there is none."""
         from dplangevin.ledger import Ledger
 
-        epsilon, delta = (_read_number(declared[each], f"the budget's {each}") for each in ("epsilon", "delta"))
+        epsilon, delta = (
+            _read_number(declared[each], f"the budget's {each}") for each in ("epsilon", "delta")
+        )
         if not declared["name"].strip():
             raise InvalidParameter("name the data set whose budget is declared.")
         if draft is not None:
@@ -479,7 +502,9 @@ class PageRoutes:
         if isinstance(draft, Response):  # it was released before: nothing is charged again
             return draft
         if first_values(request.state.form).get("digest") != draft.digest():
-            return self.show_review(request, "The answers were changed in another window; this is the new summary.")
+            return self.show_review(
+                request, "The answers were changed in another window; this is the new summary."
+            )
         view = plans.view_budget(self.ledger, draft.dataset, plans.plan_draft(draft))
         if view.refusal:
             return self.show_review(request, view.refusal)
@@ -498,10 +523,10 @@ class PageRoutes:
             budgets = self._budgets()
             values["budget"] = budgets.get(release.draft.dataset)
             values["commands"] = command_lines(release, values["budget"])
+        values |= {"counts": COUNTS, "region": REGION, "progress": _progress_line(release)}
         return self._render(
-            "release.html", request, release=release, draft=release.draft, state=state, progress=_progress_line(release),
-            counts=COUNTS, region=REGION, **values,
-        )  # fmt: skip
+            "release.html", request, release=release, draft=release.draft, state=state, **values
+        )
 
     def send_state(self, request: Request) -> Response:
         """Send whether a release is running."""
@@ -509,6 +534,16 @@ class PageRoutes:
         if release is None:
             return JSONResponse({"state": "missing", "progress": ""}, status_code=404)
         return JSONResponse({"state": release.state, "progress": _progress_line(release)})
+
+    def resume_release(self, request: Request) -> Response:
+        """Finish a release that was charged and interrupted; it is not charged again."""
+        release = self.runner.find(request.path_params["id"])
+        if release is None:
+            return self.show_error(request, "There is no such release; begin at the start.", 404)
+        if release.state == "failed" and not self.runner.resume(release):
+            message = "This run was not charged, or left nothing to be finished from; change the answers and try again."
+            return self.show_error(request, message, 409)
+        return RedirectResponse(f"/release/{release.id}", status_code=303)
 
     def start_again(self, request: Request) -> Response:
         """Begin another draft with the same answers; with the learned schema where one was learned."""
@@ -535,7 +570,9 @@ class PageRoutes:
 
     # --- views -------------------------------------------------------------------------------------------------------
 
-    def show_ledger(self, request: Request, error: str = "", declared: dict[str, str] | None = None) -> Response:
+    def show_ledger(
+        self, request: Request, error: str = "", declared: dict[str, str] | None = None
+    ) -> Response:
         """Show the budgets, what fits, and the history of charges."""
         budgets, histories = self._budgets(), {}
         if budgets:
@@ -550,14 +587,17 @@ class PageRoutes:
             budgets=budgets,
             histories=histories,
             error=error,
-            declared=declared or {"name": "", "epsilon": "3", "delta": "1e-5", "adjacency": "replace-one", "rows": "1"},
+            declared=declared
+            or {"name": "", "epsilon": "3", "delta": "1e-5", "adjacency": "replace-one", "rows": "1"},
         )
 
     def send_ledger(self, request: Request) -> Response:
         """Send the budgets as `dplangevin ledger show --json` prints them."""
-        from dplangevin.cli.ledger import _to_json
+        from dplangevin.cli.ledger import ledger_to_json
 
-        return Response(_to_json(plans.budgets_to_plain(self._budgets())), media_type="application/json")
+        return Response(
+            ledger_to_json(plans.budgets_to_plain(self._budgets())), media_type="application/json"
+        )
 
     def declare_budget(self, request: Request) -> Response:
         """Declare the budget of a data set; nothing is charged."""
@@ -603,7 +643,11 @@ class PageRoutes:
 
     def show_regions(self, request: Request) -> Response:
         """Show whom equally good models treat differently, for every region that was released here."""
-        regions = [each for each in self.runner.list_releases() if each.draft.model == REGION and each.state == "done"]
+        regions = [
+            each
+            for each in self.runner.list_releases()
+            if each.draft.model == REGION and each.state == "done"
+        ]
         described = [(release, describe_result(release)) for release in regions[:5]]
         return self._render("rashomon.html", request, regions=described)
 
@@ -617,7 +661,7 @@ class PageRoutes:
 
 
 def _report_errors(pages: PageRoutes, page: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Return the page with errors shown as one sentence; an unknown error by its name alone, since it may quote cells."""
+    """Return the page with errors as one sentence; an unknown error by its name alone, since it may quote cells."""
 
     def show_page(request: Request) -> Response:
         try:
@@ -625,11 +669,15 @@ def _report_errors(pages: PageRoutes, page: Callable[[Request], Response]) -> Ca
         except DplangevinError as error:
             return pages.show_error(request, " ".join(str(error).split()), 422)
         except OSError as error:
-            return pages.show_error(request, f"A file cannot be used: {error.strerror or 'unknown reason'}.", 500)
+            return pages.show_error(
+                request, f"A file cannot be used: {error.strerror or 'unknown reason'}.", 500
+            )
         except Exception as error:
             if os.environ.get("DPLANGEVIN_TRACEBACK"):
                 raise
-            message = f"Internal error, please report it: {type(error).__name__}. Nothing was charged by this page."
+            message = (
+                f"Internal error, please report it: {type(error).__name__}. Nothing was charged by this page."
+            )
             return pages.show_error(request, message, 500)
 
     return show_page
@@ -646,7 +694,10 @@ def _list_folder(folder: Path) -> tuple[list[tuple[str, str, bool]], str]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name.lower())
     except OSError as error:
-        return [], f"This folder cannot be shown: {error.strerror or 'unknown reason'}. Type the path of a file."
+        return (
+            [],
+            f"This folder cannot be shown: {error.strerror or 'unknown reason'}. Type the path of a file.",
+        )
     shown = []
     for entry in entries:
         if entry.name.startswith("."):
@@ -770,9 +821,9 @@ def _learned_names(draft: Draft) -> list[str]:
 
 
 def _learned_rows(model: Any, draft: Draft) -> list[tuple[str, str]]:
-    from dplangevin.cli.models import _describe_learned
+    from dplangevin.cli.models import describe_learned
 
-    return [(name, _describe_learned(model.schema_.column(name).to_dict())) for name in _learned_names(draft)]
+    return [(name, describe_learned(model.schema_.column(name).to_dict())) for name in _learned_names(draft)]
 
 
 def _coefficient_rows(model: Any, limit: int = 12) -> list[tuple[str, float]]:
@@ -796,7 +847,9 @@ def _learned_answers(release: Release) -> dict[str, Any]:
     if schema is None:
         return {}
     columns = tuple(
-        replace(_choice_from_entry(schema.column(name).to_dict()), role=choice.role) if _is_learned(choice) else choice
+        replace(_choice_from_entry(schema.column(name).to_dict()), role=choice.role)
+        if _is_learned(choice)
+        else choice
         for name, choice in release.draft.choices
     )
     return {"columns": columns}
@@ -831,7 +884,9 @@ def export_onnx(model: Any) -> bytes:
 
 def _progress_line(release: Release) -> str:
     """Return the last line of the log that is neither a note nor a warning; it depends on no record."""
-    lines = [line for line in release.log_lines() if not line.startswith(("note:", "warning:", "error:", " - "))]
+    lines = [
+        line for line in release.log_lines() if not line.startswith(("note:", "warning:", "error:", " - "))
+    ]
     return lines[-1][:200] if lines else ""
 
 

@@ -17,7 +17,9 @@ from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter
 from dplangevin.ui.drafts import COUNTS, REGION, Draft
 
 _PLANNING = threading.Lock()  # warnings are caught per process, so one plan at a time
-_PERSON_NAME = re.compile(r"(^|[^a-z])(id|uid|uuid|ssn|person|patient|user|customer|client|member|household)([^a-z]|$)", re.I)
+_PERSON_NAME = re.compile(
+    r"(^|[^a-z])(id|uid|uuid|ssn|person|patient|user|customer|client|member|household)([^a-z]|$)", re.I
+)
 _TPR_RATES = (0.001, 0.01, 0.05)
 
 
@@ -124,7 +126,7 @@ def _plan_model(draft: Draft) -> ReleasePlan:
 
 def _plan_region(draft: Draft) -> ReleasePlan:
     """Plan a Rashomon region, as `dplangevin rashomon --plan` does."""
-    from dplangevin.cli.rashomon import _n_classes
+    from dplangevin.cli.rashomon import count_classes
     from dplangevin.estimators import SchemaEncoder
     from dplangevin.rashomon import RashomonRegion
 
@@ -132,10 +134,14 @@ def _plan_region(draft: Draft) -> ReleasePlan:
         raise InvalidParameter("a Rashomon region needs a public number of rows, and no column of persons.")
     estimator = draft.build_estimator(draft.epsilon, draft.delta)
     region = RashomonRegion(
-        estimator, thresholds=draft.parsed_thresholds(), n_models=100, epsilon=draft.epsilon, delta=draft.delta
+        estimator,
+        thresholds=draft.parsed_thresholds(),
+        n_models=100,
+        epsilon=draft.epsilon,
+        delta=draft.delta,
     )
     width = len(SchemaEncoder(estimator.schema).get_feature_names_out())
-    plan = region.plan(_n_rows(draft), width, _n_classes(estimator))
+    plan = region.plan(_n_rows(draft), width, count_classes(estimator))
     facts = (
         (
             "smallest useful psi",
@@ -144,7 +150,9 @@ def _plan_region(draft: Draft) -> ReleasePlan:
             "below it noise hides most of the equally good models",
         ),
     )
-    return _describe_release(plan.guarantee, draft, facts, str(plan).splitlines()[1:], {"min_threshold": plan.min_threshold})
+    return _describe_release(
+        plan.guarantee, draft, facts, str(plan).splitlines()[1:], {"min_threshold": plan.min_threshold}
+    )
 
 
 def _plan_counts(draft: Draft) -> ReleasePlan:
@@ -220,7 +228,9 @@ def view_budget(ledger: str, dataset: str, plan: ReleasePlan | None) -> BudgetVi
     if plan is None:
         return BudgetView(dataset=budget.name, remaining=remaining)
     try:
-        return BudgetView(dataset=budget.name, remaining=remaining, after=budget.remaining_after(plan.guarantee))
+        return BudgetView(
+            dataset=budget.name, remaining=remaining, after=budget.remaining_after(plan.guarantee)
+        )
     except (BudgetExceeded, InvalidParameter) as error:
         return BudgetView(dataset=budget.name, remaining=remaining, refusal=str(error))
 
@@ -270,7 +280,9 @@ def advise_about_budget(draft: Draft, plan: ReleasePlan | None) -> list[str]:
             f"Delta should be far below one over the number of rows; {min(1e-6, 0.01 / draft.n):.0e} would be."
         )
     if draft.epsilon > 4:
-        advice.append("An epsilon above 4 protects little against an attacker who knows much; see the attack below.")
+        advice.append(
+            "An epsilon above 4 protects little against an attacker who knows much; see the attack below."
+        )
     return advice
 
 
@@ -284,7 +296,9 @@ def choose_epsilon_for_goal(draft: Draft, excess: float) -> Any:
     if draft.model not in ("logistic", "ridge"):
         raise InvalidParameter("an epsilon from a goal is simulated for logistic and linear regression.")
     width = plan_draft(draft).plain["n_features"]
-    return choose_epsilon(draft.model, n_features=width, n=_n_rows(draft), excess=excess, delta=draft.delta, n_repeats=4)
+    return choose_epsilon(
+        draft.model, n_features=width, n=_n_rows(draft), excess=excess, delta=draft.delta, n_repeats=4
+    )
 
 
 def read_column_names(path: str) -> tuple[str, ...]:

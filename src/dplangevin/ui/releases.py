@@ -18,16 +18,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dplangevin import _files
-from dplangevin.errors import DplangevinError, LedgerError
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.ui.drafts import COUNTS, DRAFT_ID, REGION, Draft, draft_from_plain
 
 REQUEST_FILE, LOG_FILE, ANSWER_FILE, LOCK_FILE = "request.json", "log.txt", "answer.json", "run.lock"
+CHECKPOINT_FILE = "run.state"
 _RESULT_FILE = {COUNTS: "counts.csv", REGION: "report.html"}
 _MAX_LOG_BYTES = 64 * 1024
 
@@ -38,7 +38,7 @@ class Release:
 
     folder: Path
     draft: Draft
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     ledger: str
 
     @property
@@ -78,9 +78,13 @@ class Release:
     def failure_text(self) -> str:
         """Return the sentences on why there is no result, and what was charged."""
         lines = [line for line in self.log_lines() if line.startswith(("error:", "note:", " - "))]
-        if not lines:
-            return "The run ended before it began; nothing was read and nothing was charged. Release again."
-        return " ".join(line.partition(": ")[2] or line for line in lines[-6:])
+        if lines:
+            return " ".join(line.partition(": ")[2] or line for line in lines[-6:])
+        if (
+            self.folder / CHECKPOINT_FILE
+        ).exists():  # it is made before the charge and removed after the delivery
+            return "The run was interrupted. If the ledger shows its charge, it can be finished without another one."
+        return "The run ended before it began; nothing was read and nothing was charged. Release again."
 
 
 class ReleaseRunner:
@@ -106,7 +110,9 @@ class ReleaseRunner:
         try:
             plain = _files.read_json(folder / REQUEST_FILE, "the release")
             draft = draft_from_plain(plain["draft"])
-            return Release(folder=folder, draft=draft, words=tuple(plain["words"]), ledger=plain["ledger"])
+            return Release(
+                folder=folder, draft=draft, arguments=tuple(plain["arguments"]), ledger=plain["ledger"]
+            )
         except (DplangevinError, OSError, KeyError, TypeError):
             return None
 
@@ -122,15 +128,21 @@ class ReleaseRunner:
     def start(self, draft: Draft) -> bool:
         """Start the release of a draft; return False where it was started before, which charges nothing again."""
         folder = self._folder / draft.id
+        if _files.state_folder("pending") is None:
+            raise InvalidParameter(
+                "no record of a charge can be kept, because the folder for the state of this user is turned off or "
+                f"cannot be written: name another one in {_files.STATE_VARIABLE}, and start the page again. Nothing "
+                "was charged."
+            )
         with self._lock:
             self._reap_children()
             if folder.exists():
                 return False
-            words = draft.command_words(self.ledger)
+            arguments = draft.command_arguments(self.ledger)
             partial = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))
             try:
                 draft.build_schema().save(partial / "schema.json")
-                request = {"draft": asdict(draft), "words": words, "ledger": self.ledger}
+                request = {"draft": asdict(draft), "arguments": arguments, "ledger": self.ledger}
                 _files.write_text(partial / REQUEST_FILE, json.dumps(request, indent=1))
                 os.rename(partial, folder)  # only one request, of whichever server, succeeds
             except OSError:
@@ -141,10 +153,10 @@ class ReleaseRunner:
             except DplangevinError:
                 shutil.rmtree(partial, ignore_errors=True)
                 raise
-            self._spawn(folder, words)
+            self._spawn(folder, arguments)
         return True
 
-    def _spawn(self, folder: Path, words: list[str]) -> None:
+    def _spawn(self, folder: Path, arguments: list[str]) -> None:
         """Start a command that holds the folder's lock until it ends, in a session of its own."""
         lock = os.open(folder / LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -152,7 +164,7 @@ class ReleaseRunner:
             with (folder / LOG_FILE).open("ab") as log, (folder / ANSWER_FILE).open("wb") as answer:
                 self._children.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", "dplangevin.cli.main", *words],
+                        [sys.executable, "-m", "dplangevin.cli.main", *arguments],
                         cwd=folder,
                         stdin=subprocess.DEVNULL,
                         stdout=answer,
@@ -169,40 +181,46 @@ class ReleaseRunner:
 
     def deliver_interrupted(self) -> list[Release]:
         """Deliver what killed commands were charged for; return the releases whose command runs again for it."""
-        resumed = []
         unfinished = [release for release in self.list_releases() if release.state == "failed"]
         if not unfinished:
             return []
         try:
-            dataset = open_datasets(self.ledger)
+            return self._resume(unfinished)
         except DplangevinError as error:
             self.notes.append(str(error))
             return []
-        from dplangevin.accounting.delivery import fingerprint_command, has_deliverable_charge
 
-        for release in unfinished:
-            try:
-                pending = has_deliverable_charge(fingerprint_command(release.words, str(release.folder)), dataset)
-            except LedgerError as error:
-                self.notes.append(str(error))
-                continue
-            if pending:
-                with self._lock:
-                    if release.state == "failed":
-                        self._spawn(release.folder, list(release.words))
-                        resumed.append(release)
+    def resume(self, release: Release) -> bool:
+        """Finish a release that was charged; return False where it was not, or left nothing to be finished from."""
+        return bool(self._resume([release]))
+
+    def _resume(self, releases: list[Release]) -> list[Release]:
+        """Place results that are complete, then give the commands again that have a checkpoint of a charged run.
+
+        In this order: a command places the complete results of all others, so that one of them, given again, would
+        find nothing pending and be charged.
+        """
+        from dplangevin.accounting.delivery import (
+            deliver_pending,
+            fingerprint_command,
+            has_deliverable_charge,
+        )
+        from dplangevin.ledger import Ledger
+
+        ledger, resumed = Ledger.open(self.ledger), []
+        with self._lock:
+            deliver_pending(ledger.display_url, ledger.dataset, self.notes.append)
+            for release in releases:
+                fingerprint = fingerprint_command(release.arguments, str(release.folder))
+                if release.state != "failed" or not has_deliverable_charge(fingerprint, ledger.dataset):
+                    continue
+                self._spawn(release.folder, list(release.arguments))
+                resumed.append(release)
                 self.notes.append(
                     f"The release of {Path(release.draft.file).name} was charged and interrupted; its run goes on "
                     "and is not charged again."
                 )
         return resumed
-
-
-def open_datasets(url: str) -> Callable[[str], Any]:
-    """Return the function from names to budgets of a ledger."""
-    from dplangevin.ledger import Ledger
-
-    return Ledger.open(url).dataset
 
 
 def is_locked(path: Path) -> bool:

@@ -17,7 +17,9 @@ ADDRESS = "127.0.0.1"
 
 def open_socket(port: int) -> socket.socket:
     """Return a socket that listens on loopback only; port 0 takes a free one."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio looks for the protocol
+    listener = socket.socket(
+        socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # asyncio looks for the protocol
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((ADDRESS, port))
@@ -69,11 +71,19 @@ def serve_page(
     routes = PageRoutes(start, folder, url)
     app: Any = routes.build_app(token, number)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", server_header=False, ws="none", timeout_keep_alive=5
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=5,
     )
     address = f"http://{ADDRESS}:{number}/?token={token}"
     announce(f"Open {address}")
-    announce("The page answers on this machine only. Stop it with Ctrl-C: releases that run go on and are kept.")
+    announce(
+        "The page answers on this machine only. Stop it with Ctrl-C: releases that run go on and are kept."
+    )
     threading.Thread(target=_deliver_interrupted, args=(routes, announce), daemon=True).start()
     if open_browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
