@@ -6,6 +6,7 @@ import base64
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,8 @@ class Browser:
         self.asked: list[str] = []
 
     def find(self, selector: str) -> Any:
-        """The first element of a selector."""
-        return self.driver.find_element("css selector", selector)
+        """The first element of a selector, once it is there."""
+        return self.wait(lambda: self.driver.find_element("css selector", selector))
 
     def click(self, selector: str) -> None:
         """Click as a hand does: on what is visible."""
@@ -58,11 +59,14 @@ class Browser:
         element.click()
 
     def wait(self, condition: Callable[[], Any], seconds: float = 60) -> Any:
-        """Wait until a condition holds."""
+        """Wait until a condition holds; meanwhile the page may change under it."""
+        from selenium.common.exceptions import WebDriverException
+
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if value := condition():
-                return value
+            with suppress(WebDriverException):
+                if value := condition():
+                    return value
             time.sleep(0.05)
         raise AssertionError(self.driver.page_source[:3000])
 
@@ -141,6 +145,7 @@ def test_the_path_from_a_file_to_a_model_with_a_learned_schema(shown: tuple[Brow
     assert float(browser.find("#epsilon").get_attribute("value")) == 0.5
     browser.take_pictures("4-budget")
     browser.click("button.primary")
+    browser.find("form.release-form")
     browser.take_pictures("5-summary")
     ledger = folder / "releases" / "ledger.db"
     from dplangevin.ledger import Ledger
@@ -149,7 +154,9 @@ def test_the_path_from_a_file_to_a_model_with_a_learned_schema(shown: tuple[Brow
     assert budget.remaining().entries == 0
     browser.click("button.release")
     browser.wait(lambda: driver.find_elements("id", "progress") or driver.find_elements("id", "guarantee"))
-    browser.take_pictures("6-running")
+    browser.wait(
+        lambda: browser.take_pictures("6-running") or True
+    )  # it renews itself when the release is done
     browser.wait(lambda: driver.find_elements("id", "guarantee"))
     browser.take_pictures("7-released")
     assert browser.clicks <= MAX_CLICKS, browser.clicks

@@ -43,7 +43,7 @@ from dplangevin.ui.releases import Release, ReleaseRunner
 from dplangevin.ui.security import REPORT_POLICY, RequestGuard, first_values
 
 MAX_LISTED_FILES = 300
-MAX_NAME_CHARACTERS = 120
+MAX_NAME_CHARACTERS = 80
 _TABLE_SUFFIXES = (
     ".csv",
     ".tsv",

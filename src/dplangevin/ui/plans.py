@@ -275,6 +275,11 @@ def advise_about_budget(draft: Draft, plan: ReleasePlan | None) -> list[str]:
             f"A label in fewer than about {threshold:.0f} rows will be “other”. State the lists of columns whose rare "
             "labels matter: a stated list costs nothing and has no threshold."
         )
+    if plan is not None and draft.is_classifier and (plan.plain.get("score_error") or 0.0) > 2:
+        advice.append(
+            "Noise may hide what the columns tell: an error of 2 in log-odds turns odds of 1 to 7 around. Raise epsilon, "
+            "leave columns out, or state ranges and lists instead of learning them."
+        )
     if draft.n is not None and draft.delta * draft.n > 0.1:
         advice.append(
             f"Delta should be far below one over the number of rows; {min(1e-6, 0.01 / draft.n):.0e} would be."
