@@ -277,8 +277,8 @@ def advise_about_budget(draft: Draft, plan: ReleasePlan | None) -> list[str]:
         )
     if plan is not None and draft.is_classifier and (plan.plain.get("score_error") or 0.0) > 2:
         advice.append(
-            "Noise may hide what the columns tell: an error of 2 in log-odds turns odds of 1 to 7 around. Raise epsilon, "
-            "leave columns out, or state ranges and lists instead of learning them."
+            "Noise may hide what the columns tell: an error of 2 in log-odds turns odds of 1 to 7 around. Raise "
+            "epsilon, leave columns out, or state ranges and lists instead of learning them."
         )
     if draft.n is not None and draft.delta * draft.n > 0.1:
         advice.append(
