@@ -85,6 +85,7 @@ def test_the_number_of_rows_is_counted_only_where_it_is_public(
         (True, {"model": "logistic", "labels": "no, yes"}),
         (False, {"model": "logistic", "labels": "no, yes", "intervals": "yes"}),
         (False, {"model": "additive", "labels": "no, yes"}),
+        (True, {"model": "additive", "labels": "no, yes"}),
         (False, {"model": "logistic", "labels": "no, yes", "max_rows_per_person": "2"}),
     ],
 )
@@ -236,7 +237,6 @@ def test_a_bad_answer_about_columns_is_one_sentence_and_is_kept(page: Any, case:
         ({"model": "logistic", "labels": "no"}, "at least two"),
         ({"model": "count"}, "need stated ranges"),
         ({"model": "rashomon", "labels": "no, yes"}, "need stated ranges"),
-        ({"model": "additive", "labels": "no, yes"}, "needs stated ranges"),
         ({"model": "poisson"}, "range"),
         ({"model": "magic"}, "choose what to release"),
         ({"model": "logistic", "labels": "no, yes", "max_rows_per_person": "0"}, "whole number above 0"),

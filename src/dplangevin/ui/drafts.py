@@ -30,7 +30,7 @@ COUNTS, REGION = "count", "rashomon"
 MODEL_TEXTS = {
     "logistic": ("Logistic regression", "two or more classes; probabilities"),
     "svc": ("Linear support vector classifier", "two classes; decisions only"),
-    "additive": ("Additive classifier", "a curve for every number; needs stated ranges"),
+    "additive": ("Additive classifier", "two classes, with a curve for every number"),
     "ridge": ("Linear regression", "a number; squared error with a ridge"),
     "huber": ("Robust linear regression", "a number with outliers"),
     "quantile": ("Quantile regression", "the median of a number"),

@@ -762,7 +762,7 @@ _FILES = {
     "commands.sh": "text/x-shellscript",
     "notebook.ipynb": "application/x-ipynb+json",
 }
-ONNX_MESSAGE = "ONNX files need an extra that is not installed: pip install 'dplangevin[onnx]'."
+ONNX_MESSAGE = "ONNX files need an extra that is not installed: pip install 'dplangevin[exports]'."
 
 
 def describe_result(release: Release) -> dict[str, Any]:
