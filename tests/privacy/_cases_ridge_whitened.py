@@ -41,7 +41,7 @@ def problem(adjacency: str) -> Problem:
 
 
 GRID = row_grid(SCHEDULE, problem("replace-one"))
-STRETCHED = RidgeCoordinates(n_columns=2, n_scores=2).refine(np.diag([0.03, 0.02]), 1e-3, GRID)
+STRETCHED = RidgeCoordinates(n_columns=2).refine(np.diag([0.03, 0.02]), 1e-3, GRID)
 """Coordinates of a moment that was released before: rows along both axes are far beyond the bound."""
 
 

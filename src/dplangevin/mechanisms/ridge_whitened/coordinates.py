@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 from dplangevin._arrays import Floats
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
-from dplangevin.mechanisms.whitened.whitening import WhiteningTransform, noisy_spectrum
+from dplangevin.mechanisms.whitened.whitening import Spectrum, WhiteningTransform, noisy_spectrum
 
 FLOOR = 0.25
 """The floor under eigenvalues, in units of the edge of the noise."""
 MAX_FURTHER_EDGE = 1.0
 """Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget."""
-SCORE_NOISE, MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.045, 0.06, 0.15
-"""The noise that a step may give to a score, over the root of the effective dimension per column and for ten classes,
-and its limits. What a steep spectrum leaves to learn needs more time."""
+MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.06, 0.14
+"""The noise that a step may give to a score, where the first release shows nothing and where it shows everything: a
+steep spectrum, of which a release shows most, leaves more to be learned late."""
 EVEN_SCORE_NOISE = 0.1
 
 
@@ -40,7 +40,6 @@ class RidgeCoordinates:
     """
 
     n_columns: int
-    n_scores: int
     transform: WhiteningTransform | None = None
     effective_dimension: float = 1.0
     above_noise: Floats | None = None
@@ -67,15 +66,9 @@ class RidgeCoordinates:
             effective_dimension=dimension,
             above_noise=spectrum.above_noise.astype(float),
             n_releases=self.n_releases + 1,
-            score_noise=self.score_noise if self.n_releases else self._allow_noise(dimension),
+            score_noise=self.score_noise if self.n_releases else allow_noise(spectrum),
         )
         return refined if grid is None else refined._round_to_integers(grid)
-
-    def _allow_noise(self, dimension: float) -> float:
-        """Return the noise of a score for a first release of this effective dimension."""
-        per_column = dimension / self.n_columns
-        noise = SCORE_NOISE * math.sqrt(1 / per_column) * math.pow(self.n_scores / 10, 0.25)
-        return min(max(noise, MIN_SCORE_NOISE), MAX_SCORE_NOISE)
 
     def _round_to_integers(self, grid: RowGrid) -> RidgeCoordinates:
         """Return these coordinates rounded to few binary digits: from here on B and R are the rounded ones."""
@@ -89,3 +82,9 @@ class RidgeCoordinates:
         """Return whether a further moment, with this noise in units of R^2, would show what the floor still hides."""
         edge = further_noise_std * math.sqrt(2 * self.n_columns)
         return self.effective_dimension * edge <= MAX_FURTHER_EDGE
+
+
+def allow_noise(spectrum: Spectrum) -> float:
+    """Return the noise of a score, by the fraction of the second moment that stands above the noise of a release."""
+    shown = float(spectrum.values[spectrum.above_noise].sum() / spectrum.values.sum())
+    return MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * shown

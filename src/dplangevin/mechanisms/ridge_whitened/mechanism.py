@@ -92,8 +92,7 @@ def release_coordinates(
     spec: RidgeWhitenedSpec, data: Dataset, grid: RowGrid | None, draws: NoiseDraws
 ) -> RidgeCoordinates:
     """Release second moments, each in the coordinates of those before it, while they show more than they cost."""
-    problem = data.problem
-    coordinates = RidgeCoordinates(n_columns=problem.n_columns, n_scores=problem.loss.score_dimension)
+    coordinates = RidgeCoordinates(n_columns=data.problem.n_columns)
     while wants_moment(spec, coordinates):
         noise_std = spec.further_noise_std if coordinates.n_releases else spec.moment_noise_std
         noisy = release_moment(data, coordinates, grid, noise_std, draws)
