@@ -15,6 +15,7 @@ from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
     estimate_shares,
     fit_constant,
+    prior_power,
     release_mean_counts,
 )
 from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid, release_gradient
@@ -84,7 +85,7 @@ def release_start(spec: RidgeWhitenedSpec, data: Dataset, draws: NoiseDraws) -> 
     if spec.count_noise_std is None:
         return np.zeros((problem.n_columns, problem.loss.score_dimension))
     counts = release_mean_counts(data, draws, spec.count_noise_std, is_exact=spec.secure)
-    shares = estimate_shares(counts, spec.count_noise_std, problem.n)
+    shares = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
     return constant_coefficients(problem, fit_constant(problem, shares).scores)
 
 
