@@ -135,7 +135,7 @@ class DaskDataset(Dataset):
     def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
         return self._with_partitions(_replace_part_weights, task, *arguments)
 
-    def with_rounded_rows(self, grid: RowGrid) -> DaskDataset:
+    def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> DaskDataset:
         """Round the rows on the workers; a partition that is computed again is rounded again."""
         return self._with_partitions(_round_part_rows, grid)
 

@@ -172,8 +172,11 @@ class Dataset(ABC):
             f"{type(self).__name__} cannot weight its records; use noisy gradient descent."
         )
 
-    def with_rounded_rows(self, grid: RowGrid) -> Dataset:
-        """Return the same records with rows rounded towards zero to the grid; rows in a file go to another file."""
+    def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> Dataset:
+        """Return the same records with rows rounded towards zero to the grid; rows in a file go to another file.
+
+        in_place : rows in memory may be overwritten, because nobody else uses this data set.
+        """
         raise InvalidParameter(f"{type(self).__name__} cannot round its records.")
 
     def with_transformed_rows(
@@ -322,7 +325,10 @@ class StoredDataset(Dataset):
         self.check_row_count(start)
         return self._copy_with(_weights=weights)
 
-    def with_rounded_rows(self, grid: RowGrid) -> StoredDataset:
+    def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> StoredDataset:
+        if in_place and self._owns_rows:
+            grid.snap(self._rows)
+            return self._copy_with()
         rows = self._allocate_rows(self._rows.shape, self._rows.dtype)
         for start in range(0, len(rows), ROWS_PER_GROUP):
             part = slice(start, start + ROWS_PER_GROUP)
@@ -351,6 +357,11 @@ class StoredDataset(Dataset):
         transformed._problem, transformed.within_bounds = self._problem, False
         transformed._store_arrays(rows, self._labels, weights)
         return transformed
+
+    @property
+    def _owns_rows(self) -> bool:
+        """Whether the rows are a copy in memory that this data set made."""
+        return False
 
     def _allocate_weights(self, size: int) -> FloatArray:
         """Return an uninitialized array for the weights."""
@@ -415,6 +426,10 @@ class ArrayDataset(StoredDataset):
             _, self._labels[part], clipped_weights = clipped
             if self._weights is not None:
                 self._weights[part] = clipped_weights
+
+    @property
+    def _owns_rows(self) -> bool:
+        return True
 
 
 def check_shape(shape: tuple[int, ...], problem: Problem) -> None:

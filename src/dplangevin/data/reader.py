@@ -19,10 +19,11 @@ class RecordReader:
     ----------
     problem : the public problem to whose bounds the records will be clipped.
     read : function without arguments that reads and clips the records.
+    is_single_use : one mechanism reads the records, and nobody after it.
     """
 
-    def __init__(self, problem: Problem, read: Callable[[], Dataset]) -> None:
-        self.problem, self._read = problem, read
+    def __init__(self, problem: Problem, read: Callable[[], Dataset], *, is_single_use: bool = False) -> None:
+        self.problem, self._read, self.is_single_use = problem, read, is_single_use
 
     @cached_property
     def dataset(self) -> Dataset:

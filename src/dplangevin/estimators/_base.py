@@ -172,7 +172,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             if self.verbose:
                 print(fit_plan)
             problem = fit_plan.plan.problem
-            data = self.reader(outline, problem, encode)
+            data = self.reader(outline, problem, encode, is_single_use=interval_plan is None)
             release = self._release_fit(fit_plan, interval_plan, data)
             self.plan_ = fit_plan
             self.n_iter_ = release.n_steps
@@ -271,7 +271,9 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             )
         return X, y, weights
 
-    def reader(self, outline: Outline, problem: Problem, encode: TargetEncoder) -> RecordReader:
+    def reader(
+        self, outline: Outline, problem: Problem, encode: TargetEncoder, *, is_single_use: bool = False
+    ) -> RecordReader:
         """Return the records as a reader, with which the mechanism reads and clips them after the charge."""
         outline.check(problem, encode)
 
@@ -282,7 +284,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
                 print(data.describe(problem.loss))
             return data
 
-        return RecordReader(problem, read)
+        return RecordReader(problem, read, is_single_use=is_single_use)
 
     def target_encoder(self, y: Any = None) -> TargetEncoder:
         """Return the encoder from targets to labels of the problem; y is read only if the classes are not stated."""

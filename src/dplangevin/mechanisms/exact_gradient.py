@@ -49,9 +49,9 @@ def limit_records(data: Dataset, block: Block, grid: RowGrid, transform: Integer
     return most if weights is None else lower_limits(most, weights, weight_bound)
 
 
-def round_records(data: Dataset, grid: RowGrid) -> Dataset:
+def round_records(data: Dataset, grid: RowGrid, *, in_place: bool = False) -> Dataset:
     """Return the records of a run without whitening: rows on the grid, and weights as integers."""
-    return data.with_rounded_rows(grid).with_weights(limit_records, grid, None)
+    return data.with_rounded_rows(grid, in_place=in_place).with_weights(limit_records, grid, None)
 
 
 def release_gradient(

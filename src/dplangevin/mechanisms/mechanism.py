@@ -147,6 +147,8 @@ class MechanismInput(Generic[S]):
     run_state: RunState | None
     seeded: bool
     rng: np.random.Generator
+    owns_data: bool = False
+    """Whether the records were read for this run alone, so that their copy in memory may be overwritten."""
 
     @property
     def repeats_noise(self) -> bool:
@@ -219,6 +221,7 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
         seeded: bool,
     ) -> Release:
         spec = cast(S, plan.spec)
+        owns_data = isinstance(data, RecordReader) and data.is_single_use
         data = read_records(data)  # the charge has been made: the first cell is read here
         # a warning from a user's function could reveal a record
         is_user_loss = isinstance(data.problem.loss, RecordLoss)
@@ -226,7 +229,13 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
             if run_state is not None:
                 run_state.check_records(lambda salt: fingerprint_dataset(data, salt))
             inputs = MechanismInput(
-                plan=plan, spec=spec, data=data, run_state=run_state, seeded=seeded, rng=rng
+                plan=plan,
+                spec=spec,
+                data=data,
+                run_state=run_state,
+                seeded=seeded,
+                rng=rng,
+                owns_data=owns_data,
             )
             output = self._execute_once(inputs)
         return Release(plan=cast(Plan, plan), seeded=seeded, **vars(output))

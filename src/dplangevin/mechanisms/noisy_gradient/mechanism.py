@@ -171,7 +171,7 @@ def _exact_gradients(
     """
     problem, draws = inputs.data.problem, NoiseDraws.of(inputs)
     grid = public_row_grid(problem)
-    data, row_norm = round_records(inputs.data, grid), problem.row_norm
+    data, row_norm = round_records(inputs.data, grid, in_place=inputs.owns_data), problem.row_norm
     order = np.random.default_rng(inputs.rng.integers(0, 2**32, size=8, dtype=np.uint32))
     batches = sample_batches(inputs.spec, data.n_samples, divisor, problem.n, order, draws)
 

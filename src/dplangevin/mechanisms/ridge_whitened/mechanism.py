@@ -63,7 +63,7 @@ class RidgeWhitenedDescent(FitMechanism[RidgeWhitenedSpec]):
         spec, data, draws = inputs.spec, inputs.data, NoiseDraws.of(inputs)
         grid = row_grid(spec, data.problem) if spec.secure else None
         if grid is not None:
-            data = data.with_rounded_rows(grid)
+            data = data.with_rounded_rows(grid, in_place=inputs.owns_data)
         start = release_start(spec, data, draws)
         coordinates = release_coordinates(spec, data, grid, draws)
         descent = plan_descent(spec, coordinates)

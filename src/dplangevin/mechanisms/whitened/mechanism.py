@@ -117,7 +117,7 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         spec, data, run_state, draws = inputs.spec, inputs.data, inputs.run_state, NoiseDraws.of(inputs)
         grid = row_grid(spec, data.problem) if spec.secure else None
         if grid is not None:
-            data = data.with_rounded_rows(grid)
+            data = data.with_rounded_rows(grid, in_place=inputs.owns_data)
         if run_state is None or (position := run_state.load_position()) is None:
             counts = release_counts(spec, data, draws, spec.count_noise_std)
             state = initial_state(spec, data.problem, release_second_moments(spec, data, draws), counts)
