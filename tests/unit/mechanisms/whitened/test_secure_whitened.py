@@ -153,7 +153,7 @@ def test_rows_that_are_not_rounded_give_other_integers_in_another_order(
 ) -> None:
     """The control of the test above: without the grid, sums are rounded, and their order shows."""
     plan, (X, y, _) = make_plan(), make_records()
-    monkeypatch.setattr(StoredDataset, "with_rounded_rows", lambda self, grid: self)
+    monkeypatch.setattr(StoredDataset, "with_rounded_rows", lambda self, grid, **how: self)
     order = np.random.default_rng(1).permutation(N)
     first, second = (
         exact_run(plan, ArrayDataset(X[at], y[at], plan.problem)) for at in (np.arange(N), order)
