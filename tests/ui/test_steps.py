@@ -143,12 +143,12 @@ def test_the_ledger_and_the_accountant_show_the_numbers_of_the_command_line(page
     assert {2.0, 1e-6, 0.0} <= set(shown)
     runs = {
         "sgd": "n=10000 lipschitz=1 batch_size=100 noise_std=0.05 step_size=1 n_steps=50 delta=1e-6",
-        "langevin": "n=10000 lipschitz=1 noise_std=0.02 step_size=1 smoothness=0.26 strong_convexity=0.01 "
+        "descent": "n=10000 lipschitz=1 noise_std=0.02 step_size=1 smoothness=0.26 strong_convexity=0.01 "
         "n_steps=1000 delta=1e-6",
         "diffusion": "n=10000 lipschitz=1 smoothness=0.26 strong_convexity=0.01 inverse_temperature=2000 time=20 "
         "n_steps=1000 delta=1e-6",
     }
-    extra = {"sgd": ["--sampling=poisson"], "langevin": [], "diffusion": ["--mechanism=langevin"]}
+    extra = {"sgd": ["--sampling=poisson"], "descent": [], "diffusion": ["--mechanism=langevin"]}
     for method, text in runs.items():
         query = "&".join([f"method={method}", *text.split()])
         flags = [f"--{word.replace('_', '-')}" for word in text.split()]
