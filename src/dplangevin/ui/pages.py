@@ -209,7 +209,7 @@ class PageRoutes:
             if not text:
                 raise InvalidParameter("choose a file, or type its path.")
             path = Path(os.path.abspath(Path(text).expanduser()))
-            if not path.is_file():
+            if "\0" in text or not path.is_file():
                 raise InvalidParameter(
                     "there is no such file; choose one from the list, or correct the path."
                 )
@@ -693,11 +693,9 @@ def _list_folder(folder: Path) -> tuple[list[tuple[str, str, bool]], str]:
     """Return the tables and folders of a folder, as (name, path, whether it is a folder)."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name.lower())
-    except OSError as error:
-        return (
-            [],
-            f"This folder cannot be shown: {error.strerror or 'unknown reason'}. Type the path of a file.",
-        )
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        reason = getattr(error, "strerror", None) or "it is not a path"
+        return [], f"This folder cannot be shown: {reason}. Type the path of a file."
     shown = []
     for entry in entries:
         if entry.name.startswith("."):
