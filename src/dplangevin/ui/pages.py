@@ -84,9 +84,9 @@ def show_number(value: float | None, pattern: str = "{:.4g}") -> Markup:
 
 
 def show_cell(text: str) -> Markup:
-    """Return the value of a public input: a number in four digits, or a label."""
+    """Return the value of a public input: a number in five digits, or a label."""
     try:
-        return show_name(f"{float(text):.4g}")
+        return show_name(f"{float(text):.5g}")
     except ValueError:
         return show_name(text)
 
