@@ -61,7 +61,7 @@ SLIPS: tuple[tuple[str, str, str], ...] = (
     ("changed_files", "        if self._file_states() != self._state:", "        if False:"),
     ("learned_rows", "model_copy.guarantee_of_fit(\n        plan.guarantee, raw_release.release.seeded, *assumptions\n    )", "model_copy.guarantee_of_fit(raw_release.fit_plan.plan.guarantee, raw_release.release.seeded, *assumptions)"),
     ("learned_rows", "second = release_counts(learning[1], edges, {}, False)", "second = records.release_counts(edges, {}, outer=False)"),
-    ("learned_rows", "        rows_per_person=privacy_unit.max_rows,\n    )\n    return _copy_fitted", "    )\n    return _copy_fitted"),
+    ("learned_rows", "        rows_per_person=plan.privacy_unit.max_rows,\n    )\n    return _copy_fitted", "    )\n    return _copy_fitted"),
     ("learned_rows", "                    \"\".join(hash_counts(counts, salt) for counts in exact_counts)\n                    + fingerprint_dataset(data, salt)", "                    fingerprint_dataset(data, salt)"),
     ("learned_rows", "lambda salt: _digest_counts(exact_counts, salt) + fingerprint_dataset(data, salt)", "lambda salt: fingerprint_dataset(data, salt)"),
     ("learned_cells", "labels[name_of_label] = labels.get(name_of_label, 0) + count", "labels[name_of_label] = count"),

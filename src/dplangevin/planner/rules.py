@@ -148,7 +148,6 @@ def hides_features(request: Request) -> bool:
     """
     return (
         request.delta > 0
-        and request.defaults.labels != "several classes"
         and request.n_columns <= MAX_COLUMNS_IN_NOISE
         and not MomentBudget.for_request(request).is_worthwhile
     )

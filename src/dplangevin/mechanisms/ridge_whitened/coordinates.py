@@ -19,8 +19,8 @@ FLOOR = 0.25
 MAX_FURTHER_EDGE = 1.0
 """Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget."""
 MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.06, 0.14
-"""The noise that a step may give to a score, where the first release shows nothing and where it shows everything: a
-steep spectrum, of which a release shows most, leaves more to be learned late."""
+"""The noise that a step may give to a score, for an even spectrum (or one that noise hides) and for one with all of the
+second moment in few directions: a steep spectrum leaves more to be learned late."""
 EVEN_SCORE_NOISE = 0.1
 
 
@@ -85,6 +85,10 @@ class RidgeCoordinates:
 
 
 def allow_noise(spectrum: Spectrum) -> float:
-    """Return the noise of a score, by the fraction of the second moment that stands above the noise of a release."""
+    """Return the noise of a score, by how uneven the spectrum is seen to be.
+
+    That is the fraction of the second moment above the noise of a release, less what an even spectrum would have there.
+    """
     shown = float(spectrum.values[spectrum.above_noise].sum() / spectrum.values.sum())
-    return MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * shown
+    unevenness = max(shown - float(spectrum.above_noise.mean()), 0.0)
+    return MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * unevenness

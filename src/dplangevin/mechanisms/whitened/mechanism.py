@@ -36,9 +36,11 @@ from dplangevin.mechanisms.whitened.postprocessing import (
     DescentStart,
     ScoreNoise,
     ShrinkageResult,
+    calibrate_clipped_scores,
     estimate_excess,
     is_better_counted,
     last_third_start,
+    limit_class_deviation,
     limit_deviation,
     round_to_two_digits,
     shrink_tail,
@@ -326,16 +328,31 @@ def run_descent(
                 state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
             if run_state is not None:
                 run_state.save_if_due(state, draws.rng, now=spec.secure and state.step == state.n_steps)
+    noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
+    score_noise = ScoreNoise(geometry.moments, etas[:, 0], noise, start.mean_curvature / spec.step_size, path)
+    if state.totals.shape[-1] > 1:
+        return _finish_classes(spec, data.problem, state, start, score_noise)
     value = state.totals[-1][:, 0]
     if spec.shrink:
         value = shrink_answer(spec, geometry, state, start, data.problem.n).value
     is_guarded = spec.recount_noise_std is not None or data.problem.loss.unclipped_loss.is_quadratic
     if spec.curvature_noise_std or not start.unit.any() or not is_guarded:
         return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
-    noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
-    curvature = start.mean_curvature / spec.step_size
-    score_noise = ScoreNoise(geometry.moments, etas[:, 0], noise, curvature, path)
     return start.center + limit_deviation(value, state.totals[-1][:, 0], start, score_noise)[:, None]
+
+
+def _finish_classes(
+    spec: WhitenedSpec, problem: Problem, state: DescentState, start: DescentStart, noise: ScoreNoise
+) -> Floats:
+    """Return q [p, K] of several scores, limited towards the constant model, and calibrated if slopes were clipped."""
+    deviation = state.totals[-1]
+    if spec.recount_noise_std is not None and start.unit.any():
+        deviation = limit_class_deviation(deviation, start, noise)
+    q = start.center + deviation
+    if not state.counts.size or getattr(problem.loss, "slope_clip", None) is None:
+        return np.asarray(q)
+    shares = estimate_shares(state.counts, state.count_noise, problem.n)
+    return calibrate_clipped_scores(q, start, noise.moments, shares)
 
 
 def shrink_answer(
@@ -362,7 +379,7 @@ def _counts_again(
     noise = geometry.transform.bound * spec.noise_at_step(0, state.n_steps)
     curvature = start.mean_curvature / spec.step_size
     score_noise = ScoreNoise(geometry.moments, etas, noise, curvature, last)
-    return is_better_counted(state.theta[:, 0], start, score_noise)
+    return is_better_counted(state.theta, start, score_noise)
 
 
 def has_recounted(spec: WhitenedSpec, state: DescentState) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, softmax
 
 from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, window_response
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
@@ -269,11 +269,11 @@ class DescentStart(NamedTuple):
         """The curvature that steps allow for, over the bound of the loss."""
         return math.pow(min(1.0, self.mean_curvature), STEP_CURVATURE_POWER)
 
-    def split(self, deviation: Floats, moments: Floats) -> tuple[float, Floats]:
-        """Return the mean score of a deviation [p] in q, and the rest, whose scores have the mean 0."""
+    def split(self, deviation: Floats, moments: Floats) -> tuple[Floats, Floats]:
+        """Return the mean score of a deviation [p] or [p, K] in q, and the rest, whose scores have the mean 0."""
         weights = moments * self.unit
-        shift = float(weights @ deviation) / max(float(weights @ self.unit), 1e-300)
-        return shift, deviation - shift * self.unit
+        shift = weights @ deviation / max(float(weights @ self.unit), 1e-300)
+        return np.asarray(shift), np.asarray(deviation - np.multiply.outer(self.unit, shift))
 
 
 class ScoreNoise(NamedTuple):
@@ -306,11 +306,12 @@ counting the classes again is worth more than further steps."""
 
 def is_better_counted(deviation: Floats, start: DescentStart, noise: ScoreNoise) -> bool:
     """Return whether an iterate shows no gain over the constant model, whose own score is uncertain."""
-    variance, size = noise.variance(), len(deviation)
+    variance, (size, n_scores) = noise.variance(), deviation.shape
     if start.uncertainty**2 < MIN_COUNT_DOUBT * variance / size:
         return False
     _, rest = start.split(deviation, noise.moments)
-    return gain_factor(float(noise.moments @ rest**2), variance, 2 / size) == 0
+    square = float((noise.moments @ rest**2).sum())
+    return gain_factor(square, n_scores * variance, 2 / (size * n_scores)) == 0
 
 
 def gain_factor(square: float, variance: float, relative_variance: float) -> float:
@@ -346,6 +347,46 @@ def limit_deviation(shrunk: Floats, tail: Floats, start: DescentStart, noise: Sc
     if factor > limit:
         shrunk_rest, factor = shrunk_rest * (limit / factor), limit
     return np.asarray(shrunk_rest + _kept_shift(factor, start, variance / len(tail)) * shift * start.unit)
+
+
+def limit_class_deviation(tail: Floats, start: DescentStart, noise: ScoreNoise) -> Floats:
+    """Return the James-Stein estimate of a deviation [p, K] of several scores from the constant model."""
+    n_scores, variance = tail.shape[1], noise.variance()
+    shift, rest = start.split(tail, noise.moments)
+    square = float((noise.moments @ rest**2).sum())
+    factor = gain_factor(square, n_scores * variance, 2 / tail.size) if square > 0 else 0.0
+    kept = _kept_shift(factor, start, variance / len(tail))
+    return np.asarray(factor * rest + np.multiply.outer(start.unit, kept * shift))
+
+
+WEAK_SCORE_VARIANCE = 2.5
+"""Variance of scores up to which the correction for clipped softmax slopes is at least half: larger scores belong to
+classes that are well separated, where early stopping makes scores too small rather than too large (by measurement)."""
+_N_SCORE_DRAWS = 512
+
+
+def calibrate_clipped_scores(q: Floats, start: DescentStart, moments: Floats, shares: Floats) -> Floats:
+    """Return q [p, K] whose softmax is calibrated, where the slopes of a softmax loss were clipped to a small norm.
+
+    Slopes p - e_y clipped to norm C have the mean 0 given the features where the probabilities are proportional to p_y
+    |p - e_y| and not to p_y. For K alike classes and small scores this multiplies scores by 1 - 1 / (K - 1), and it
+    raises rare classes. So the scores are multiplied by that, and their means are set so that the mean probabilities of
+    normal scores of the released variance are the noisy shares. For large scores both corrections vanish.
+    """
+    n_classes = q.shape[1]
+    shift, rest = start.split(q, moments)
+    covariance = (rest.T * moments) @ rest
+    spread = float(np.trace(covariance)) / n_classes
+    weight = 1 / (1 + (spread / WEAK_SCORE_VARIANCE) ** 2)
+    factor = 1 - weight / (n_classes - 1)
+    values, vectors = np.linalg.eigh(covariance)
+    draws = np.random.default_rng(0).standard_normal((_N_SCORE_DRAWS, n_classes))  # public numbers
+    scores = factor * (draws * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    means = shift.copy()
+    for _ in range(100):
+        means += 0.5 * np.log(shares / softmax(scores + means, axis=1).mean(axis=0))
+    means = (1 - weight) * (shift - shift.mean()) + weight * (means - means.mean())
+    return np.asarray(factor * rest + np.multiply.outer(start.unit, means))
 
 
 def shrink_to_constant(

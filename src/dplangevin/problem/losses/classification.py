@@ -218,6 +218,7 @@ class Softmax(MulticlassLoss):
         min_clip=0.5,
         clip_is_convex=False,
         ridge_whitens=True,
+        counts_classes=True,
     )
 
     def __post_init__(self) -> None:

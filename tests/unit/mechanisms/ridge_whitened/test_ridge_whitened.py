@@ -94,6 +94,7 @@ def test_columns_that_noise_hides_add_little_length() -> None:
     assert hidden.score_noise == MIN_SCORE_NOISE
     even = RidgeCoordinates(n_columns=p).refine(np.eye(p) / p, 1e-6, None)
     assert even.effective_dimension > 0.9 * p
+    assert even.score_noise == MIN_SCORE_NOISE
 
 
 def test_integer_coordinates_are_the_rounded_ones() -> None:
