@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         private_score as private_score,
         private_selection as private_selection,
     )
+    from dplangevin.estimators.fit_preview import preview_fit as preview_fit
     from dplangevin.estimators.model_file import load_model as load_model, save_model as save_model
     from dplangevin.estimators.model_search import DPModelSearch as DPModelSearch
     from dplangevin.estimators.pipeline import Pipeline as Pipeline, make_pipeline as make_pipeline

@@ -16,7 +16,7 @@ from architecture._source import ROOT, SOURCE, name, text_files
 PACKAGES = ["dplangevin"] + [
     f"dplangevin.{module.name}"
     for module in iter_modules([str(SOURCE)])
-    if module.ispkg and module.name not in ("cli", "planner")
+    if module.ispkg and module.name not in ("cli", "planner", "ui")
 ]
 IN_CODE = re.compile(r"^```(?:python|py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

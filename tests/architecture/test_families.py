@@ -71,7 +71,7 @@ def test_what_is_proved_does_not_know_what_runs() -> None:
     assert chains(graph(), proofs(), mechanisms()) == []
 
 
-@pytest.mark.parametrize("face", ["cli", "report"])
+@pytest.mark.parametrize("face", ["cli", "report", "ui"])
 def test_faces_parse_call_and_show(face: str) -> None:
     """They solve nothing themselves: no solver, search or sampler is imported there."""
     inside = {name for name in graph().modules if name.startswith(f"dplangevin.{face}")}

@@ -169,7 +169,7 @@ def test_the_path_from_a_file_to_a_model_with_a_learned_schema(shown: tuple[Brow
     report = browser.find("a[href$='report.html']").get_attribute("href")
     for name, address in {
         "8-ledger": "/ledger",
-        "9-accountant": "/account?method=langevin&n=10000&lipschitz=1&noise_std=0.02&step_size=1&smoothness=0.26"
+        "9-accountant": "/account?method=descent&n=10000&lipschitz=1&noise_std=0.02&step_size=1&smoothness=0.26"
         "&strong_convexity=0.01&n_steps=1000&delta=1e-6",
         "10-rashomon": "/rashomon",
         "11-report": report.removeprefix(server.origin),

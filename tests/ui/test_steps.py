@@ -143,12 +143,12 @@ def test_the_ledger_and_the_accountant_show_the_numbers_of_the_command_line(page
     assert {2.0, 1e-6, 0.0} <= set(shown)
     runs = {
         "sgd": "n=10000 lipschitz=1 batch_size=100 noise_std=0.05 step_size=1 n_steps=50 delta=1e-6",
-        "langevin": "n=10000 lipschitz=1 noise_std=0.02 step_size=1 smoothness=0.26 strong_convexity=0.01 "
+        "descent": "n=10000 lipschitz=1 noise_std=0.02 step_size=1 smoothness=0.26 strong_convexity=0.01 "
         "n_steps=1000 delta=1e-6",
         "diffusion": "n=10000 lipschitz=1 smoothness=0.26 strong_convexity=0.01 inverse_temperature=2000 time=20 "
         "n_steps=1000 delta=1e-6",
     }
-    extra = {"sgd": ["--sampling=poisson"], "langevin": [], "diffusion": ["--mechanism=langevin"]}
+    extra = {"sgd": ["--sampling=poisson"], "descent": [], "diffusion": ["--mechanism=langevin"]}
     for method, text in runs.items():
         query = "&".join([f"method={method}", *text.split()])
         flags = [f"--{word.replace('_', '-')}" for word in text.split()]
@@ -201,6 +201,33 @@ def test_an_epsilon_for_a_goal_is_simulated_without_the_table(page: Any) -> None
     assert "reaches it in simulated fits" in text
     stated = float(re.search(r'name="epsilon" id="epsilon" value="([^"]+)"', text)[1])
     assert 0.01 < stated < 10
+
+
+@pytest.mark.parametrize("person", [False, True])
+def test_what_is_left_for_people_with_several_rows_is_what_the_ledger_then_says(
+    tmp_path: Path, person: bool
+) -> None:
+    import numpy as np
+    import pandas as pd
+
+    from dplangevin import DPLogisticRegression, Ledger, preview_fit
+
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"id": rng.integers(0, 500, 1000), "age": rng.uniform(0, 100, 1000)})
+    schema = {"columns": {"age": {"range": [0, 100]}}, "target": {"name": "y", "classes": ["a", "b"]}}
+    more = {"person": "id", "n_public": 1000, "adjacency": "add-remove"} if person else {}
+    budget = Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}").declare(
+        "people", epsilon=3, delta=1e-5, max_rows_per_person=2, adjacency=more.get("adjacency")
+    )
+    model = DPLogisticRegression(
+        epsilon=1.0, delta=1e-6, schema=schema, ledger=budget, max_rows_per_person=2, **more
+    )
+    preview = preview_fit(model, n=1000, names=["id", "age", "y"], target="y")
+    after = budget.remaining_after(preview.guarantee)
+    assert budget.remaining().entries == 0
+    model.fit(frame, np.where(rng.random(1000) < 0.5, "a", "b"))
+    assert model.privacy_.epsilon(1e-6) == preview.guarantee.epsilon(1e-6)
+    assert budget.remaining() == after
 
 
 BAD_ANSWERS: dict[str, tuple[str, dict[str, str], str]] = {
@@ -265,6 +292,8 @@ def test_files_that_are_no_tables_are_refused_without_their_content(page: Any, t
         assert find_error(answer.text)
         assert secret not in answer.text
     assert "choose a file" in find_error(page.visitor.post("/draft", path="").text)
+    assert "no such file" in find_error(page.visitor.post("/draft", path="a\0b.csv").text)
+    assert page.visitor.get("/?folder=a%00b").status_code == 200
 
 
 def test_numbers_in_addresses_that_are_none_are_refused(page: Any) -> None:

@@ -12,10 +12,10 @@ from dplangevin.errors import InvalidParameter
 
 ACCOUNT_METHODS = {
     "sgd": "DP-SGD (random batches)",
-    "langevin": "Noisy gradient descent (Langevin), last iterate",
+    "descent": "Noisy gradient descent (Langevin), last iterate",
     "diffusion": "Langevin sampler, by temperature and time",
 }
-_ALL, _DESCENTS, _CONVEX = ("sgd", "langevin", "diffusion"), ("sgd", "langevin"), ("langevin", "diffusion")
+_ALL, _DESCENTS, _CONVEX = ("sgd", "descent", "diffusion"), ("sgd", "descent"), ("descent", "diffusion")
 # name, label, default, explanation; the methods that have it
 ACCOUNT_FIELDS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
     ("n", "records", "10000", "public number of records", _ALL),
@@ -62,7 +62,9 @@ def read_account_options(method: str, query: Mapping[str, str]) -> dict[str, Any
     if method == "sgd":
         options["sampling"] = "poisson"
     if method == "diffusion":
-        options["mechanism"] = "langevin"
+        from dplangevin.mechanisms.langevin.spec import LangevinSpec
+
+        options["mechanism"] = LangevinSpec.mechanism
     for name in ("n", "n_steps", "delta"):
         if name not in options:
             raise InvalidParameter(f"state {name.replace('_', ' ')}.")

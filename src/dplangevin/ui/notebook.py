@@ -9,10 +9,10 @@ from typing import Any
 
 from dplangevin._version import __version__
 from dplangevin.ui.drafts import COUNTS, REGION, Draft
-from dplangevin.ui.releases import Release
+from dplangevin.ui.releases import PageRelease
 
 
-def command_lines(release: Release, remaining: Any = None) -> str:
+def command_lines(release: PageRelease, remaining: Any = None) -> str:
     """Return the commands of a release for a shell: the budget, the plan, the release and the report."""
     draft = release.draft
     lines = [f"cd {shlex.quote(str(release.folder))}"]
@@ -52,7 +52,7 @@ def _join_arguments(arguments: list[str]) -> str:
     return " \\\n    ".join(" ".join(line) for line in lines)
 
 
-def build_notebook(release: Release) -> str:
+def build_notebook(release: PageRelease) -> str:
     """Return a Jupyter notebook that makes the same release from Python."""
     draft = release.draft
     write = {COUNTS: _count_cells, REGION: _region_cells}.get(draft.model, _fit_cells)
@@ -74,7 +74,7 @@ def build_notebook(release: Release) -> str:
     return json.dumps(notebook, indent=1)
 
 
-def _setup_cell(draft: Draft, release: Release, imports: str) -> dict[str, Any]:
+def _setup_cell(draft: Draft, release: PageRelease, imports: str) -> dict[str, Any]:
     return _code_cell(
         f"{imports}\n\n"
         f"FILE = {draft.file!r}\n"
@@ -84,7 +84,7 @@ def _setup_cell(draft: Draft, release: Release, imports: str) -> dict[str, Any]:
     )
 
 
-def _fit_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
+def _fit_cells(draft: Draft, release: PageRelease) -> list[dict[str, Any]]:
     name = type(draft.build_estimator(draft.epsilon, draft.delta)).__name__
     options = [f"epsilon={draft.epsilon!r}", f"delta={draft.delta!r}", "schema=SCHEMA"]
     options += [f"adjacency={draft.adjacency!r}"]
@@ -97,7 +97,7 @@ def _fit_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
         _setup_cell(
             draft,
             release,
-            f"from dplangevin import {name}, Ledger\nfrom dplangevin.estimators.fit_preview import preview_fit",
+            f"from dplangevin import {name}, Ledger, preview_fit",
         ),
         _code_cell(
             f"model = {name}(\n    {', '.join(options)}\n)\n"
@@ -110,7 +110,7 @@ def _fit_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
     ]
 
 
-def _region_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
+def _region_cells(draft: Draft, release: PageRelease) -> list[dict[str, Any]]:
     name = type(draft.build_estimator(draft.epsilon, draft.delta)).__name__
     return [
         _setup_cell(
@@ -135,7 +135,7 @@ def _region_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
     ]
 
 
-def _count_cells(draft: Draft, release: Release) -> list[dict[str, Any]]:
+def _count_cells(draft: Draft, release: PageRelease) -> list[dict[str, Any]]:
     return [
         _setup_cell(
             draft,

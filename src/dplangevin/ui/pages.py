@@ -39,7 +39,7 @@ from dplangevin.ui.drafts import (
     parse_list,
 )
 from dplangevin.ui.notebook import build_notebook, command_lines
-from dplangevin.ui.releases import Release, ReleaseRunner
+from dplangevin.ui.releases import PageRelease, ReleaseRunner
 from dplangevin.ui.security import REPORT_POLICY, RequestGuard, first_values
 
 MAX_LISTED_FILES = 300
@@ -84,9 +84,9 @@ def show_number(value: float | None, pattern: str = "{:.4g}") -> Markup:
 
 
 def show_cell(text: str) -> Markup:
-    """Return the value of a public input: a number in four digits, or a label."""
+    """Return the value of a public input: a number in five digits, or a label."""
     try:
-        return show_name(f"{float(text):.4g}")
+        return show_name(f"{float(text):.5g}")
     except ValueError:
         return show_name(text)
 
@@ -209,7 +209,7 @@ class PageRoutes:
             if not text:
                 raise InvalidParameter("choose a file, or type its path.")
             path = Path(os.path.abspath(Path(text).expanduser()))
-            if not path.is_file():
+            if "\0" in text or not path.is_file():
                 raise InvalidParameter(
                     "there is no such file; choose one from the list, or correct the path."
                 )
@@ -693,11 +693,9 @@ def _list_folder(folder: Path) -> tuple[list[tuple[str, str, bool]], str]:
     """Return the tables and folders of a folder, as (name, path, whether it is a folder)."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name.lower())
-    except OSError as error:
-        return (
-            [],
-            f"This folder cannot be shown: {error.strerror or 'unknown reason'}. Type the path of a file.",
-        )
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        reason = getattr(error, "strerror", None) or "it is not a path"
+        return [], f"This folder cannot be shown: {reason}. Type the path of a file."
     shown = []
     for entry in entries:
         if entry.name.startswith("."):
@@ -765,7 +763,7 @@ _FILES = {
 ONNX_MESSAGE = "ONNX files need an extra that is not installed: pip install 'dplangevin[exports]'."
 
 
-def describe_result(release: Release) -> dict[str, Any]:
+def describe_result(release: PageRelease) -> dict[str, Any]:
     """Return what a finished release shows: guarantee, facts and files."""
     draft = release.draft
     if draft.model == REGION:
@@ -833,14 +831,14 @@ def _coefficient_rows(model: Any, limit: int = 12) -> list[tuple[str, float]]:
     return sorted(flat.items(), key=lambda item: -abs(item[1]))[:limit]
 
 
-def _count_rows_of(release: Release) -> list[list[str]]:
+def _count_rows_of(release: PageRelease) -> list[list[str]]:
     import csv
 
     with release.result_path.open(newline="", encoding="utf-8") as file:
         return list(csv.reader(file))
 
 
-def _learned_answers(release: Release) -> dict[str, Any]:
+def _learned_answers(release: PageRelease) -> dict[str, Any]:
     """Return the answers that state what a release has learned: its schema is public now."""
     model = _load_model(str(release.result_path), release.result_path.stat().st_mtime_ns)
     schema = getattr(model, "schema_", None)
@@ -855,7 +853,7 @@ def _learned_answers(release: Release) -> dict[str, Any]:
     return {"columns": columns}
 
 
-def _file_content(release: Release, name: str, budgets: Callable[[], dict[str, Any]]) -> bytes | str:
+def _file_content(release: PageRelease, name: str, budgets: Callable[[], dict[str, Any]]) -> bytes | str:
     """Return a file of a release; some are made from the model when they are asked for."""
     if name == "commands.sh":
         return command_lines(release, budgets().get(release.draft.dataset))
@@ -882,7 +880,7 @@ def export_onnx(model: Any) -> bytes:
     return exported if isinstance(exported, bytes) else bytes(exported.SerializeToString())
 
 
-def _progress_line(release: Release) -> str:
+def _progress_line(release: PageRelease) -> str:
     """Return the last line of the log that is neither a note nor a warning; it depends on no record."""
     lines = [
         line for line in release.log_lines() if not line.startswith(("note:", "warning:", "error:", " - "))

@@ -132,6 +132,8 @@ def _plan_region(draft: Draft) -> ReleasePlan:
 
     if draft.adjacency != "replace-one" or draft.person is not None:
         raise InvalidParameter("a Rashomon region needs a public number of rows, and no column of persons.")
+    if draft.max_rows_per_person != 1:
+        raise InvalidParameter("a Rashomon region protects one row of a person; state 1.")
     estimator = draft.build_estimator(draft.epsilon, draft.delta)
     region = RashomonRegion(
         estimator,

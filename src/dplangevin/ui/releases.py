@@ -33,7 +33,7 @@ _MAX_LOG_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class PageRelease:
     """One release: its folder, its draft, and the arguments of its command."""
 
     folder: Path
@@ -102,7 +102,7 @@ class ReleaseRunner:
         self._lock = threading.Lock()
         self.notes: list[str] = []
 
-    def find(self, release_id: str) -> Release | None:
+    def find(self, release_id: str) -> PageRelease | None:
         """Return a release by its name; None where there is none."""
         if DRAFT_ID.fullmatch(release_id) is None:
             return None
@@ -110,13 +110,13 @@ class ReleaseRunner:
         try:
             plain = _files.read_json(folder / REQUEST_FILE, "the release")
             draft = draft_from_plain(plain["draft"])
-            return Release(
+            return PageRelease(
                 folder=folder, draft=draft, arguments=tuple(plain["arguments"]), ledger=plain["ledger"]
             )
         except (DplangevinError, OSError, KeyError, TypeError):
             return None
 
-    def list_releases(self) -> list[Release]:
+    def list_releases(self) -> list[PageRelease]:
         """Return all releases, the newest first."""
         names = sorted((path.parent.name for path in self._folder.glob(f"*/{REQUEST_FILE}")), reverse=True)
         return [release for name in names if (release := self.find(name)) is not None]
@@ -179,7 +179,7 @@ class ReleaseRunner:
     def _reap_children(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
 
-    def deliver_interrupted(self) -> list[Release]:
+    def deliver_interrupted(self) -> list[PageRelease]:
         """Deliver what killed commands were charged for; return the releases whose command runs again for it."""
         unfinished = [release for release in self.list_releases() if release.state == "failed"]
         if not unfinished:
@@ -190,11 +190,11 @@ class ReleaseRunner:
             self.notes.append(str(error))
             return []
 
-    def resume(self, release: Release) -> bool:
+    def resume(self, release: PageRelease) -> bool:
         """Finish a release that was charged; return False where it was not, or left nothing to be finished from."""
         return bool(self._resume([release]))
 
-    def _resume(self, releases: list[Release]) -> list[Release]:
+    def _resume(self, releases: list[PageRelease]) -> list[PageRelease]:
         """Place results that are complete, then give the commands again that have a checkpoint of a charged run.
 
         In this order: a command places the complete results of all others, so that one of them, given again, would
