@@ -42,6 +42,7 @@ _PROOFS: dict[str, str] = {
     "langevin-last-iterate": "",
     "sgld-trajectory": "",
     "sgld-last-iterate": "",
+    "composed-events": "",
 }
 """The proofs of statements that are no `Theorem` classes; "" for those used as published, with a reference."""
 
