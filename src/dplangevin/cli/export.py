@@ -63,6 +63,10 @@ def _export_content(model: Any, flag: str, table: str, dialect: str) -> str | by
         return json.dumps(model.to_scorecard(), indent=1, allow_nan=False) + "\n"
     if flag == "--onnx":
         return bytes(model.to_onnx().SerializeToString())
-    from dplangevin.estimators.scorecard import require_package
-
-    return bytes(require_package("skops.io", "--sklearn").dumps(model.to_sklearn()))
+    try:
+        import skops.io as skops
+    except ImportError:
+        raise InvalidParameter(
+            "--sklearn needs skops; install it with: pip install 'dplangevin[exports]'."
+        ) from None
+    return bytes(skops.dumps(model.to_sklearn()))

@@ -40,6 +40,7 @@ from dplangevin.estimators._reading import (
     build_dataset,
     check_column,
     is_table,
+    open_computed_records,
     open_large_data,
     outline_features,
     read_column,
@@ -126,11 +127,12 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
 
         Parameters
         ----------
-        X : features: an array, a table (with a schema), a path of files, or a Dask collection.
+        X : features: an array or tensor, a table, a dictionary of columns, a path of files, a `TableQuery`, a lazy
+            frame, or a Dask collection.
         y : targets, or the name of their column.
         sample_weight : weights, or the name of their column; None weighs every record by 1.
         """
-        with reset_fitted_attributes(self):
+        with reset_fitted_attributes(self), open_computed_records(self, X, y) as X:
             learned_bounds = self.learned_bounds()
             if learned_bounds == "norm":
                 scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)

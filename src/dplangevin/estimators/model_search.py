@@ -44,7 +44,7 @@ from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
 from dplangevin.mechanisms.repeated_selection.theorem import calibrate_attempt_mu
 from dplangevin.planner.fit_plan import FitPlan, plan_gaussian_fit
 from dplangevin.problem.constants import ADJACENCIES
-from dplangevin.tables import CellColumn, Table, is_path
+from dplangevin.tables import CellColumn, Table, is_streamed
 
 FIXED_PARAMETERS = {
     "epsilon", "delta", "adjacency", "n_public", "max_rows_per_person", "person", "theorem", "weight_bound", "bad_rows",
@@ -265,7 +265,7 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
 
     def _read_records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> _UnreadRecords:
         """Return the records with their public shape; cells are read after the charge."""
-        if is_dask(X) or is_path(X):
+        if is_dask(X) or is_streamed(X):
             raise InvalidParameter("a search needs the table in memory; load it first.")
         shape: Any = getattr(X, "shape", None) if isinstance(X, np.ndarray) or issparse(X) else None
         if shape is not None and len(shape) != 2:

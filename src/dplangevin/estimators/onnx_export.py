@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._version import __version__
+from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import scale_knots
 from dplangevin.estimators.scorecard import (
     Factor,
@@ -22,7 +23,6 @@ from dplangevin.estimators.scorecard import (
     build_scorecard,
     category_spellings,
     missing_spellings,
-    require_package,
     takes_numbers,
     unused_name,
 )
@@ -74,7 +74,12 @@ class _Graph:
 
 def model_to_onnx(model: Any) -> Any:
     """Return the ONNX model (`onnx.ModelProto`) of a fitted estimator."""
-    onnx = require_package("onnx", "to_onnx")
+    try:
+        import onnx
+    except ImportError:
+        raise InvalidParameter(
+            "to_onnx needs onnx; install it with: pip install 'dplangevin[exports]'."
+        ) from None
     helper, kinds = onnx.helper, onnx.TensorProto
     card = build_scorecard(model)
     label, probabilities = unused_name("label", card.names), unused_name("probabilities", card.names)

@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin._arrays import Floats
 from dplangevin._version import __version__
-from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import (
     ColumnBlock,
     as_schema,
@@ -278,15 +277,3 @@ def unused_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def require_package(name: str, what: str) -> Any:
-    """Return an optional package, or raise how to install it."""
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError:
-        raise InvalidParameter(
-            f"{what} needs the package {name.split('.')[0]}; install it with: pip install 'dplangevin[exports]'."
-        ) from None

@@ -49,12 +49,6 @@ def model_to_sql(model: Any, table: str, dialect: str = "duckdb") -> str:
     )
 
 
-def score_expressions(model: Any) -> list[str]:
-    """Return the scores of a row as SQL expressions: one, or one for each of several classes."""
-    card = build_scorecard(model)
-    return [_score_expression(card, k) for k in range(card.n_outputs)]
-
-
 def quote_name(name: str) -> str:
     """Return a name as an SQL identifier."""
     if "\0" in name:
