@@ -255,7 +255,7 @@ def claim_of_attempts(account: ChargeRecorder, releases: tuple[NoisyRelease, ...
     """All attempts of a search, which charges less than all of them: only the best one is released."""
     attempts = sum(release.exact.shape == (1,) for release in releases)
     (plan,) = account.plans
-    return replace(plan.guarantee, parts=(Gaussian(mu=plan.spec.mu).repeat(attempts),))
+    return replace(plan.guarantee, parts=(Gaussian(mu=plan.mu).repeat(attempts),))
 
 
 def region(records: Records, random_state: Any, account: Any, *, adjacency: str, **options: Any) -> Any:

@@ -193,12 +193,41 @@ def test_knots_come_from_public_quantities() -> None:
     assert other.schema_ == made().fit(X, y).schema_  # values do not matter
 
 
+def test_learned_ranges_and_persons() -> None:
+    """A curve over a learned range, with and without a column of persons; knots do not depend on values."""
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(
+        {"a": rng.uniform(-40, 40, 6000), "c": rng.choice(list("uv"), 6000), "who": np.arange(6000) // 2}
+    )
+    y = (np.abs(table.a) > 20).astype(int)
+    to_learn = Schema.learn(a="number", c="category")
+    stated: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-6, "classes": [0, 1], "random_state": 0}
+    learned = DPAdditiveClassifier(schema=to_learn, **stated).fit(table[["a", "c"]], y)
+    assert learned.schema_.is_additive
+    assert learned.score(table[["a", "c"]], y) > 0.85
+    assert learned.privacy_.epsilon() <= 4.0
+    by_person: dict[str, Any] = {"person": "who", "max_rows_per_person": 2, "n_public": 6000}
+    whole = DPAdditiveClassifier(schema=to_learn, **stated, **by_person).fit(table, y)
+    assert whole.privacy_.rows_per_person == 2
+    assert whole.score(table[["a", "c"]], y) > 0.8
+    other = DPAdditiveClassifier(schema=to_learn, **stated).fit(
+        table[["a", "c"]].assign(a=table.a / 7), 1 - y
+    )
+    assert other.schema_.columns[0].basis == learned.schema_.columns[0].basis
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"schema": None, "data_norm": 1.0}, "needs a schema"),
-        ({"schema": {"columns": {"a": {"range": "learn"}, "b": {"range": [-1, 1]}}}}, "stated ranges"),
-        ({"person": "g", "n_public": 200}, "stated ranges"),
+        (
+            {
+                "schema": {"columns": {"a": {"range": "learn"}, "b": {"range": [-1, 1]}}},
+                "products": [("a", "b")],
+            },
+            "products do not go with a learned schema",
+        ),
+        ({"person": "g", "n_public": 200}, "cannot be a feature as well"),
         ({"monotone": {"g": "increasing"}}, "no order"),
         ({"monotone": {"z": "increasing"}}, "no column"),
         ({"monotone": {"a": "up"}}, "monotone"),

@@ -10,6 +10,7 @@ from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 from dplangevin import DPLogisticRegression, DPModelSearch, InvalidParameter
 from dplangevin.estimators._reading import to_dense
+from dplangevin.estimators.model_search import read_outlined_records
 
 STATED: dict[str, Any] = {"epsilon": 2.0, "data_norm": 1.0, "classes": [False, True], "random_state": 0}
 
@@ -90,8 +91,9 @@ def test_a_search_reads_sparse_rows_each_by_itself() -> None:
     odd = csr_array(table)
     odd.indices[odd.indptr[7]] = 5
     search = DPModelSearch(DPLogisticRegression(**STATED), {"alpha": [None]}, epsilon=1.0, delta=1e-6)
-    found = search._read_records(odd, table.sum(axis=1) > 1, [{}]).read()[0]
-    read = np.column_stack([found.column(name).numbers() for name in found.names])
+    labels = table.sum(axis=1) > 1
+    records = read_outlined_records(search._outline_records(odd, labels, None, [{}]), odd, labels, None)
+    read = np.column_stack([records.data.column(name).numbers() for name in records.feature_names])
     others = np.arange(300) != 7
     np.testing.assert_array_equal(read[others], table[others])
     assert np.isnan(read[7]).all()

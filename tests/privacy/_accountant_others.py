@@ -278,9 +278,15 @@ def selection(rng: Rng) -> Trial:
             return miss / (gamma + (1 - gamma) * miss)
         return np.log1p((1 / gamma - 1) * miss) / math.log(1 / gamma)
 
-    cuts = np.linspace(-9, 9 + mu, 1201)
-    high, low = beyond(ndtr(mu - cuts)), beyond(ndtr(-cuts))
-    power, size = np.concatenate([high, 1 - low]), np.concatenate([low, 1 - high])
+    # scores rank x above `tops` first, then x below `cuts`, then the rest; the event is "x is below the cut"
+    tops = np.append(np.linspace(-6, 6 + mu, 81), np.inf)[:, None]
+    cuts = np.linspace(-9, 6 + mu, 241)[None, :]
+    power, size = (
+        np.where(
+            tops >= cuts, beyond(ndtr(at - tops) + ndtr(cuts - at)) - beyond(ndtr(at - tops)), 0.0
+        ).ravel()
+        for at in (0.0, mu)
+    )
     truth = tests_truth(power * (1 - 1e-9) - 1e-12, size * (1 + 1e-9) + 1e-12)
     return Trial(kind="selection", constants=None, schedule=schedule, truth=truth)
 

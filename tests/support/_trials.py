@@ -234,7 +234,8 @@ def around(cls: type, **own: Any) -> Trial:
         public = {"public_data": table(DPLogisticRegression, 200, seed=1)}
         if feature == "weights" and "sample_weight" not in inspect.signature(cls.fit).parameters:
             raise NoOption
-        asked = _options(feature, folder, {**inner, **outer}, **{"public data": public})
+        known = {"public data": public, "weights": {"weight_bound": 1.0}}
+        asked = _options(feature, folder, {**inner, **outer}, **known)
         stated = {name: value for name, value in asked.items() if name not in outer}
         fields = {"data_norm": 2.0, "classes": [0, 1], "radius": 2.0, "fit_intercept": False} | stated
         if feature in NAMED:
@@ -247,7 +248,8 @@ def around(cls: type, **own: Any) -> Trial:
             )
         model = cls(DPLogisticRegression(**fields), **({"epsilon": 4.0, "random_state": 0} | options))
         rows, labels = _records(feature, folder, X, y)
-        _called(feature, lambda: model.fit(rows, labels))
+        weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
+        _called(feature, lambda: model.fit(rows, labels, **weights))
         return Released(promise=model.privacy_, model=model, budget=asked.get("ledger"))
 
     return trial

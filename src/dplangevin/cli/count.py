@@ -60,7 +60,12 @@ RowsPerPerson = Annotated[
     int, _panel_option("--max-rows-per-person", "Protect people who own up to N rows.", _RUN_PANEL, "N")
 ]
 Secure = Annotated[
-    bool, _panel_option("--secure", "Exact noise, safe against attacks on floating point.", _RUN_PANEL)
+    bool | None,
+    _panel_option(
+        "--secure/--no-secure",
+        "Exact noise or none; without it floating-point noise may be used. Default: exact where a sampler exists.",
+        _RUN_PANEL,
+    ),
 ]
 Memory = Annotated[str, _panel_option("--memory", "Memory for reading the table.", _RUN_PANEL, "SIZE")]
 Raw = Annotated[
@@ -88,7 +93,7 @@ def count_table(
     adjacency: o.Adjacency = "replace-one",
     objective: Objective = "max",
     max_rows_per_person: RowsPerPerson = 1,
-    secure: Secure = False,
+    secure: Secure = None,
     release_options: ReleaseOptions,
     memory: Memory = "1GB",
     raw: Raw = False,

@@ -60,7 +60,7 @@ from dplangevin.estimators.schema_encoder import (
 from dplangevin.estimators.uncertainty import geometry_of_release, run_with_intervals
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.mirror_descent.tuning import TUNING_METHODS
-from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release
+from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.planner.fit_plan import FitPlan, plan_request
 from dplangevin.planner.request import Request, RiskObjective
@@ -341,14 +341,6 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         """Return the largest class weight; 1 where there are no classes."""
         return 1.0
 
-    def _check_secure(self) -> None:
-        """Raise for options that secure=True refuses, before anything is planned."""
-        if self.random_state is not None:
-            raise InvalidParameter(
-                "random_state must be left out with secure=True: a seed would undo the noise. Leave secure out for a "
-                "repeatable run, whose sums and noise are exact too."
-            )
-
     def check_group_privacy(self, guarantee: Guarantee) -> None:
         """Raise if the guarantee for a person with several rows exceeds epsilon, before anything runs."""
         group_epsilon = guarantee.group(self.max_rows_per_person).epsilon()
@@ -373,8 +365,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
                 stacklevel=3,
             )
         secure = None if self.secure is None else _check.check_flag("secure", self.secure)
-        if secure:
-            self._check_secure()
+        check_seed(secure, self.random_state)
         without_public_data = self.public_data is None  # fits with public data have a mechanism of their own
         _check.check_choice("public_method", self.public_method, TUNING_METHODS)
         if without_public_data and self.compare:
@@ -473,6 +464,9 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         """Return features as checked numbers; a table is encoded by the schema."""
         schema = None if self.schema is None else encoding_schema(self)
         return read_features(self, X, reset) if schema is None else SchemaEncoder(schema).transform(X)
+
+    def complete_schema_for(self, n: int) -> None:
+        """Complete the schema for n rows, a public number, in estimators that add to it."""
 
     def complete_schema(self, X: Any, y: Any, weights: Any) -> None:
         """Set what the fit derives from public quantities before any cell is read; nothing for linear models."""

@@ -26,7 +26,7 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import interval_budget_fraction
 from dplangevin.estimators._raw_table import PrivacyUnit, RawPlan, RawRecords, plan_raw_fit
 from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS_MESSAGE, OutOfMemoryData, build_dataset
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
 from dplangevin.mechanisms.learned_schema.cells import (
     ColumnRange,
     coarse_range,
@@ -173,6 +173,10 @@ def _check_raw_options(model: DPLinearModel, schema_to_learn: LearnableSchema | 
         raise InvalidParameter(
             f"{name} does not go with a learned schema: learn it with one fit, and pass the fitted model's schema_."
         )
+    if schema_to_learn is not None and getattr(model, "products", None):
+        raise InvalidParameter(
+            "products do not go with a learned schema: learn it with one fit, and pass the fitted model's schema_."
+        )
     if schema_to_learn is not None and model.data_norm is not None:
         raise InvalidParameter("data_norm and schema are both given; the schema states its own row_norm.")
     if (
@@ -222,6 +226,7 @@ def _planning_copy(
             )
     if model_copy.schema is not None:
         as_schema(model_copy.schema).validate(names)
+        model_copy.complete_schema_for(model.public_divisor(len(records)))
     model_copy.check_public_inputs()
     if model_copy.public_targets() is None:
         raise InvalidParameter(
@@ -233,7 +238,7 @@ def _planning_copy(
 
 def _n_planned_columns(model_copy: DPLinearModel, records: RawRecords, model: DPLinearModel) -> int:
     if model_copy.schema is not None:
-        return _n_encoded_columns(as_schema(model_copy.schema))
+        return _n_encoded_columns(as_schema(encoding_schema(model_copy)))
     return len([name for name in records.feature_names if name != model.person])
 
 
@@ -258,10 +263,13 @@ class RawFit:
         schema: Schema | None = None
         exact_counts: list[CellCounts] = []
         if self.schema_to_learn is not None:
-            schema, exact_counts = self._learn_schema(records, shared)
+            learned, exact_counts = learn_schema(
+                self.schema_to_learn, self.plan.learning, records, self.request.n, shared
+            )
+            schema = self._set_schema(learned)
             fit_plan = self._narrower_plan(_n_encoded_columns(schema))
-            ran_widest_plan = fit_plan is self.plan.fit_plan
-            model_copy.schema = self.schema_to_learn.pad_schema(schema) if ran_widest_plan else schema
+            if fit_plan is self.plan.fit_plan:  # the width that was planned before anything was read
+                self._set_schema(self.schema_to_learn.pad_schema(learned))
         X, y, weights = model_copy.read_records(*records.fit_arguments())
         problem, encode = fit_plan.plan.problem, model_copy.target_encoder(y)
         data = build_dataset(X, y, problem, encode, weights)
@@ -274,6 +282,12 @@ class RawFit:
             )
         release = replace(run_plan(fit_plan.plan, data, shared), seeded=seeded)
         return RawRelease(release=release, fit_plan=fit_plan, model_copy=model_copy, schema=schema)
+
+    def _set_schema(self, schema: Schema) -> Schema:
+        """Set the schema of the model that is fitted, and return it as it encodes, with the bases of an estimator."""
+        self.model_copy.schema = schema
+        self.model_copy.complete_schema_for(self.request.n)
+        return as_schema(encoding_schema(self.model_copy))
 
     def _narrower_plan(self, n_features: int) -> FitPlan:
         """Return the plan for the number of columns that was learned, if its guarantee is within what was charged."""
@@ -293,53 +307,56 @@ class RawFit:
             return self.plan.fit_plan
         return replace(fit_plan, reasons=(*self.plan.reasons, *fit_plan.reasons))
 
-    def _learn_schema(self, records: RawRecords, shared: SharedGenerator) -> tuple[Schema, list[CellCounts]]:
-        """Return the learned schema, and the exact counts from which its noisy counts were made."""
-        assert self.schema_to_learn is not None
-        schema_to_learn, n, exact_counts = self.schema_to_learn, self.request.n, []
-        table_columns = {
-            column.name: self._table_column(column.name) for column in schema_to_learn.learned_columns
+
+def learn_schema(
+    schema_to_learn: LearnableSchema,
+    learning: tuple[CertifiedSpec, ...],
+    records: RawRecords,
+    n: int,
+    shared: SharedGenerator,
+) -> tuple[Schema, list[CellCounts]]:
+    """Return the learned schema, and the exact counts from which its noisy counts were made."""
+    exact_counts: list[CellCounts] = []
+    target = schema_to_learn.target
+    table_columns = {  # the target's column in the table is the one that y names
+        column.name: records.y if target is not None and target.name == column.name else column.name
+        for column in schema_to_learn.learned_columns
+    }
+    texts = {table_columns[column.name]: column.text for column in schema_to_learn.categories}
+    edges = {table_columns[column.name]: octave_edges(column.unit) for column in schema_to_learn.numbers}
+
+    def release_counts(spec: CertifiedSpec, edges: Any, texts: Any, outer: bool) -> Any:
+        exact = records.count_cells(edges, texts, outer=outer)
+        exact_counts.append(exact)
+        return LearnedSchemaMechanism().run(spec, lambda: exact, shared)
+
+    first = release_counts(learning[0], edges, texts, True)
+    columns: dict[str, Column] = {
+        column.name: column.to_column(_most_common_labels(labels, column.max_categories))
+        for column, labels in zip(schema_to_learn.categories, first.labels, strict=True)
+    }
+    if schema_to_learn.numbers:
+        noise = count_noise_std(learning[0].spec)
+        spans = [
+            coarse_range(cells, column.unit, noise, n, _is_log_scale(column.transform))
+            for column, cells in zip(schema_to_learn.numbers, first.cells, strict=True)
+        ]
+        edges = {
+            table_columns[column.name]: span.edges
+            for column, span in zip(schema_to_learn.numbers, spans, strict=True)
         }
-        texts = {table_columns[column.name]: column.text for column in schema_to_learn.categories}
-        edges = {table_columns[column.name]: octave_edges(column.unit) for column in schema_to_learn.numbers}
-
-        def release_counts(spec: CertifiedSpec, edges: Any, texts: Any, outer: bool) -> Any:
-            exact = records.count_cells(edges, texts, outer=outer)
-            exact_counts.append(exact)
-            return LearnedSchemaMechanism().run(spec, lambda: exact, shared)
-
-        first = release_counts(self.plan.learning[0], edges, texts, True)
-        columns: dict[str, Column] = {
-            column.name: column.to_column(_most_common_labels(labels, column.max_categories))
-            for column, labels in zip(schema_to_learn.categories, first.labels, strict=True)
-        }
-        if schema_to_learn.numbers:
-            noise = count_noise_std(self.plan.learning[0].spec)
-            spans = [
-                coarse_range(cells, column.unit, noise, n, _is_log_scale(column.transform))
-                for column, cells in zip(schema_to_learn.numbers, first.cells, strict=True)
-            ]
-            edges = {
-                table_columns[column.name]: span.edges
-                for column, span in zip(schema_to_learn.numbers, spans, strict=True)
-            }
-            second = release_counts(self.plan.learning[1], edges, {}, False)
-            noise = count_noise_std(self.plan.learning[1].spec)
-            for column, cells, span in zip(schema_to_learn.numbers, second.cells, spans, strict=True):
-                columns[column.name] = column.to_column(schema_entry(refine_range(cells, span, noise, n)))
-        return schema_to_learn.with_learned(columns), exact_counts
-
-    def _table_column(self, name: str) -> str:
-        """Return the name of the column in the table; that of the target is the one that y names."""
-        target = None if self.schema_to_learn is None else self.schema_to_learn.target
-        return self.records.y if target is not None and target.name == name else name
+        second = release_counts(learning[1], edges, {}, False)
+        noise = count_noise_std(learning[1].spec)
+        for column, cells, span in zip(schema_to_learn.numbers, second.cells, spans, strict=True):
+            columns[column.name] = column.to_column(schema_entry(refine_range(cells, span, noise, n)))
+    return schema_to_learn.with_learned(columns), exact_counts
 
 
 def _n_encoded_columns(schema: Schema) -> int:
     return len(SchemaEncoder(schema).get_feature_names_out())
 
 
-def _padded_positions(learned: Schema, padded: Schema) -> list[int]:
+def padded_positions(learned: Schema, padded: Schema) -> list[int]:
     """Return the positions of the learned encoding's columns in the padded one, which has extra empty categories."""
     positions, first = [], 0
     for column, wide in zip(learned.columns, padded.columns, strict=True):
@@ -378,9 +395,10 @@ def _copy_fitted_attributes(model: DPLinearModel, plan: RawPlan, raw_release: Ra
         plan.guarantee, raw_release.release.seeded, *assumptions
     )
     if raw_release.schema is not None:
+        encoded = as_schema(encoding_schema(model_copy))
         model_copy.schema_ = raw_release.schema
         model_copy.coef_ = np.ascontiguousarray(
-            model_copy.coef_[..., _padded_positions(raw_release.schema, as_schema(model_copy.schema))]
+            model_copy.coef_[..., padded_positions(raw_release.schema, encoded)]
         )
     model_copy.plan_, model_copy.n_iter_, model_copy.ledger_head_ = (
         raw_release.fit_plan,

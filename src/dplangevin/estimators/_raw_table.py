@@ -7,7 +7,7 @@ find powers of two and common categories, half to refine the ranges; a tenth of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -126,7 +126,7 @@ def plan_raw_fit(
     learning = (
         ()
         if schema_to_learn is None
-        else _plan_schema_learning(request, schema_to_learn, privacy_unit, budget_fraction * goal_mu**2, tail)
+        else plan_schema_learning(request, schema_to_learn, privacy_unit, budget_fraction * goal_mu**2, tail)
     )
     mu_left = math.sqrt(1 - budget_fraction) * goal_mu
     for _ in range(40):  # a fit that is not Gaussian composes slightly worse than its mu suggests
@@ -176,7 +176,7 @@ def _plan_pure_raw_fit(
     return plan
 
 
-def _plan_schema_learning(
+def plan_schema_learning(
     request: Request,
     schema_to_learn: LearnableSchema,
     privacy_unit: PrivacyUnit,
@@ -331,7 +331,7 @@ class RawRecords:
 
     def __len__(self) -> int:
         if self.location == "files":
-            return len(ArrowSource(self.data, self.y, features=[]))
+            return len(ArrowSource(self.data, self.y, features=[], row_mask=self.row_mask))
         return len(self.data)
 
     def limit_rows_per_person(self, person: str, max_rows: int, rng: np.random.Generator) -> RawRecords:
@@ -345,6 +345,25 @@ class RawRecords:
         codes = PersonCodes().codes_of(self.data.column(person))
         rows = np.flatnonzero(select_person_rows(codes, max_rows, rng))
         return replace(self, data=self.data.drop_columns(person).take(rows), names=names)
+
+    def select_rows(self, mask: NDArray[np.bool_]) -> RawRecords:
+        """Return the rows of the mask, one flag for each row that is used so far; not for Dask."""
+        if self.location == "memory":
+            return replace(self, data=self.data.take(np.flatnonzero(mask)))
+        whole = np.ones(self.data.count_rows(), bool) if self.row_mask is None else self.row_mask.copy()
+        whole[whole] = mask
+        return replace(self, row_mask=whole)
+
+    def feature_blocks(self) -> Iterator[tuple[Table, CellColumn, NDArray[Any] | None]]:
+        """Yield features, targets and weights, one block of rows at a time; not for Dask."""
+        if self.location == "memory":
+            for block in self.data.blocks():
+                weights = None if self.weights is None else block.column(self.weights).numbers()
+                yield block.drop_columns(self.y, self.weights), block.column(self.y), weights
+            return
+        yield from ArrowSource(
+            self.data, self.y, self.feature_names, self.weights, row_mask=self.row_mask
+        ).batches()
 
     def count_cells(
         self, numbers: Mapping[str, Floats], categories: Mapping[str, bool], *, outer: bool

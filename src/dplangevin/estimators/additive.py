@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -77,28 +77,20 @@ class AdditiveMixin:
     products: Any = ()
     monotone: Any = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit under the stated guarantee; knots are chosen first, from public quantities alone."""
-        model: Any = self
-        if model.learned_bounds() == "schema" or model.person is not None:
-            raise InvalidParameter(
-                f"{type(self).__name__} needs stated ranges and does not support person=: to learn ranges, or to "
-                "limit rows per person, use a linear estimator whose schema states a 'basis'."
-            )
-        parent: Any = super()
-        fitted: Self = parent.fit(X, y, sample_weight)
-        return fitted
-
     def complete_schema(self, X: Any, y: Any, weights: Any) -> None:
         """Set schema_ to the stated schema with a basis for every numeric column."""
         model: Any = self
-        model.__dict__.pop("schema_", None)
-        stated = self._stated_schema()
         rows = model.n_public
         if rows is None:
             large_data = open_large_data(X, y, weights)
-            rows = len(large_data) if large_data is not None else _number_of_rows(X, stated)
-        model.schema_ = self._add_bases(stated, _check.check_count("n_public", rows))
+            rows = len(large_data) if large_data is not None else _number_of_rows(X, self._stated_schema())
+        self.complete_schema_for(_check.check_count("n_public", rows))
+
+    def complete_schema_for(self, n: int) -> None:
+        """Set schema_ to the stated schema with a basis for every numeric column, chosen for n rows."""
+        model: Any = self
+        model.__dict__.pop("schema_", None)
+        model.schema_ = self._add_bases(self._stated_schema(), n)
 
     def _stated_schema(self) -> Schema:
         """Return the schema with the stated directions and products."""

@@ -18,8 +18,9 @@ from dplangevin.estimators._held_out import open_held_out
 from dplangevin.estimators._scoring import PER_RECORD_METRICS, ReliabilityBin, Scoring, scoring_conditions
 from dplangevin.estimators._search_checks import check_model_matches_table
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
+from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max
-from dplangevin.mechanisms.release import SEEDED_MESSAGE, AnswersRelease
+from dplangevin.mechanisms.release import SEEDED_MESSAGE, AnswersRelease, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 
 __all__ = ["PrivateScore", "PrivateSelection", "find_learned_steps", "private_score", "private_selection"]
@@ -79,7 +80,7 @@ def private_score(
     bins: int | Sequence[float] | None = None,
     level: float = 0.95,
     max_rows_per_person: int = 1,
-    secure: bool = False,
+    secure: bool | None = None,
     ledger: BudgetAccount | None = None,
     random_state: Any = None,
     checkpoint: CheckpointPath = None,
@@ -100,7 +101,8 @@ def private_score(
     bins : number of bins (32 for auc, 10 for calibration), or public edges from 0 to 1.
     level : of the interval.
     max_rows_per_person : the guarantee covers all rows of a person who has at most this many.
-    secure : exact integer noise from the operating system's generator; random_state and checkpoint are then refused.
+    secure : None draws exact noise on integers (floating-point noise only where a scale is too large for it); True
+        refuses what is not exact, and a seed; False allows floating-point noise.
     ledger : a BudgetAccount, charged before the records are read.
     random_state : a seed voids the guarantee against those who know it.
     checkpoint : path of a private file from which the same call resumes after a crash, with its noise and its charge.
@@ -119,17 +121,21 @@ def private_score(
     (True, 0.5)
     """
     _check.check_open_unit("level", level)
+    check_seed(secure, random_state)
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check_model(model)
     check_model_matches_table(model, X, y)
     records = open_held_out(X, y, count_is_public=scoring.checked_adjacency == "replace-one")
-    plan = scoring.plan_release(
-        epsilon,
-        delta,
-        max_rows_per_person,
-        scoring.assumptions(model),
-        scoring_conditions(model),
-        secure=secure,
+    plan = plan_exact_noise(
+        lambda exact: scoring.plan_release(
+            epsilon,
+            delta,
+            max_rows_per_person,
+            scoring.assumptions(model),
+            scoring_conditions(model),
+            secure=exact,
+        ),
+        secure,
     )
     exact, rows = partial(scoring.exact_sums, model, records), max_rows_per_person
     release = NoisySums().run(
@@ -153,7 +159,7 @@ def private_selection(
     adjacency: str = "replace-one",
     cap: float | None = None,
     max_rows_per_person: int = 1,
-    secure: bool = False,
+    secure: bool | None = None,
     ledger: BudgetAccount | None = None,
     random_state: Any = None,
     checkpoint: CheckpointPath = None,
@@ -181,6 +187,7 @@ def private_selection(
     1
     """
     _check.check_choice("metric", metric, PER_RECORD_METRICS)
+    check_seed(secure, random_state)
     scoring = Scoring(metric=metric, cap=cap, adjacency=adjacency)
     if len(models) < 2:
         raise InvalidParameter(f"models must hold at least two models, got {len(models)}.")
@@ -189,15 +196,18 @@ def private_selection(
         check_model_matches_table(model, X, y)
     records = open_held_out(X, y, count_is_public=scoring.checked_adjacency == "replace-one")
     assumptions = [assumption for model in models for assumption in scoring.assumptions(model)]
-    spec = calibrate_noisy_max(
-        candidates=len(models),
-        unit=scoring.max_contribution,
-        epsilon=epsilon,
-        adjacency=scoring.checked_adjacency,
-        rows_per_person=max_rows_per_person,
-        assumptions=tuple(dict.fromkeys(assumptions)),
-        conditions=merge_conditions(*map(scoring_conditions, models)),
-        secure=secure,
+    spec = plan_exact_noise(
+        lambda exact: calibrate_noisy_max(
+            candidates=len(models),
+            unit=scoring.max_contribution,
+            epsilon=epsilon,
+            adjacency=scoring.checked_adjacency,
+            rows_per_person=max_rows_per_person,
+            assumptions=tuple(dict.fromkeys(assumptions)),
+            conditions=merge_conditions(*map(scoring_conditions, models)),
+            secure=exact,
+        ),
+        secure,
     )
     plan = CertifiedSpec(spec=spec, delta=0.0)
     exact_totals, rows = partial(scoring.exact_totals, models, records), max_rows_per_person

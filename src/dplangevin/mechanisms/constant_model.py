@@ -19,6 +19,8 @@ from dplangevin.problem import Problem
 
 WEIGHT_BITS = 20
 """Binary digits of a record's weight in units of the largest one: sums of classes are sums of whole numbers."""
+TARGET_PRIOR_POWER = 1.0
+"""Of the prior on a mean target in its stated range: it is rarely near an end, as a rare class is."""
 _MAX_SCORE = 40.0
 _N_SHARES = 801
 
@@ -54,11 +56,11 @@ def count_scale(problem: Problem) -> float:
     return problem.n * float(1 << WEIGHT_BITS) / problem.bounds.weight_bound
 
 
-def estimate_shares(means: Floats, noise_std: float, n: int) -> Floats:
+def estimate_shares(means: Floats, noise_std: float, n: int, prior_power: float = -0.5) -> Floats:
     """Return the shares of the classes, positive and of sum 1, from noisy means of weight x indicator.
 
-    Each is a posterior mean, the best prediction in log-loss, under Jeffreys' prior on shares between 1 / (2 n) and
-    1 - 1 / (2 n). Far above the noise it is the noisy share itself.
+    Each is a posterior mean, the best prediction in log-loss, on shares s between 1 / (2 n) and 1 - 1 / (2 n), with a
+    prior proportional to (s (1 - s))^prior_power; -1/2 is that of Jeffreys. Far above the noise it is the noisy share.
     """
     n_classes = len(means)
     total = max(float(means.sum()), noise_std, 1e-300)
@@ -72,10 +74,16 @@ def estimate_shares(means: Floats, noise_std: float, n: int) -> Floats:
         shares = np.sin(np.linspace(low, high, _N_SHARES)) ** 2
         rest = float(means.sum()) - mean
         misfits = (mean - shares * total) ** 2 + (rest - (1 - shares) * total) ** 2 / (n_classes - 1)
-        logs = -misfits / (2 * noise_std**2)
+        logs = -misfits / (2 * noise_std**2) + (prior_power + 0.5) * np.log(shares * (1 - shares))
         posterior = np.exp(logs - logsumexp(logs))
         estimates.append(float(posterior @ shares))
     return np.asarray(estimates) / math.fsum(estimates)
+
+
+def prior_power(problem: Problem) -> float:
+    """Return the power of the prior on shares: one that prefers the middle for a mean target, else Jeffreys'."""
+    defaults = problem.loss.unclipped_loss.defaults
+    return TARGET_PRIOR_POWER if defaults is not None and defaults.labels == "numbers" else -0.5
 
 
 class ConstantModel(NamedTuple):
@@ -91,8 +99,11 @@ def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
     if loss.score_dimension > 1:
         logs = np.log(shares)
         return ConstantModel(logs - logs.mean(), 1.0)
-    if problem.bounds.classes is None:  # a clip would give the mean of the two ends another meaning
-        loss, labels = loss.unclipped_loss, np.array(problem.bounds.label_range)
+    if (
+        problem.bounds.classes is None
+    ):  # the mean target stands for all of them, without a clip that would move it
+        loss, labels = loss.unclipped_loss, np.array([shares @ np.array(problem.bounds.label_range)])
+        shares = np.ones(1)
     else:
         labels = np.arange(len(shares), dtype=np.float64)
     low, high = -_MAX_SCORE, _MAX_SCORE
@@ -108,12 +119,15 @@ def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
 def score_uncertainty(problem: Problem, shares: Floats, noise: float) -> float:
     """Return the standard deviation of the constant model's score, for this noise on each share.
 
-    A numeric target's mean has the noise of a share times its range; a logarithm of odds that of the rarest share,
-    divided by it.
+    A numeric target's mean has the noise of a share times its range, and its score that over the curvature (of counts:
+    the logarithm of the mean); a logarithm of odds that of the rarest share, divided by it.
     """
     if problem.bounds.classes is None:
         low, high = problem.bounds.label_range
-        return (high - low) * noise
+        curvature = (
+            fit_constant(problem, shares).curvature_fraction * problem.loss.unclipped_loss.step_curvature
+        )
+        return (high - low) * noise / max(curvature, 1e-12)
     return noise / float(shares.min())
 
 

@@ -127,9 +127,14 @@ class NoiseDraws:
     source: ByteSource = os.urandom
 
     @classmethod
+    def from_generator(cls, rng: np.random.Generator, seeded: bool) -> NoiseDraws:
+        """Return the randomness of a charged run."""
+        return cls(rng=rng, source=rng.bytes if seeded else os.urandom)
+
+    @classmethod
     def of(cls, inputs: MechanismInput[Any]) -> NoiseDraws:
         """Return the randomness of a charged fit."""
-        return cls(rng=inputs.rng, source=inputs.rng.bytes if inputs.seeded else os.urandom)
+        return cls.from_generator(inputs.rng, inputs.seeded)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -255,21 +260,6 @@ class AnswerMechanism(Mechanism[A, AnswerReader, AnswersRelease]):
             )
 
     @final
-    def _check_options(self, plan: CertifiedSpec, random_state: object, checkpoint: CheckpointPath) -> None:
-        if not plan.spec.secure:
-            return
-        if random_state is not None:
-            raise InvalidParameter(
-                "random_state must be left out in secure mode: the noise comes from the operating system's "
-                "cryptographic generator, and a seed would undo it."
-            )
-        if checkpoint is not None:
-            raise InvalidParameter(
-                "checkpoint must be left out in secure mode here: the noise is never written to a file, so a "
-                "resumed run would draw new noise for the same charge."
-            )
-
-    @final
     def _release(
         self,
         plan: CertifiedSpec,
@@ -288,13 +278,28 @@ class AnswerMechanism(Mechanism[A, AnswerReader, AnswersRelease]):
             raise InvalidParameter("exact answers must be finite numbers; nothing was released.")
         if run_state is not None:
             run_state.check_records(lambda salt: _hash_arrays(salt, *exact))
-        return AnswersRelease(values=self.release_answers(spec, exact, rng), plan=plan, seeded=seeded)
+        draws = NoiseDraws.from_generator(rng, seeded)
+        return AnswersRelease(
+            values=self._release_once(spec, exact, draws, run_state, seeded), plan=plan, seeded=seeded
+        )
+
+    def _release_once(
+        self, spec: A, exact: Sequence[Floats], draws: NoiseDraws, run_state: RunState | None, seeded: bool
+    ) -> tuple[Floats, ...]:
+        """Return the noisy answers; those with fresh noise are saved before anybody sees them."""
+        if run_state is None or seeded or not spec.secure:  # a resumed run draws the same noise
+            return self.release_answers(spec, exact, draws)
+        saved = run_state.load_position()
+        if saved is not None:
+            return tuple(saved["auxiliary"][str(i)] for i in range(len(exact)))
+        values = self.release_answers(spec, exact, draws)
+        answers = {str(i): value for i, value in enumerate(values)}
+        run_state.save_if_due(MechanismOutput(value=np.zeros(0), auxiliary=answers), draws.rng, now=True)
+        return values
 
     @abstractmethod
-    def release_answers(
-        self, spec: A, exact: Sequence[Floats], rng: np.random.Generator
-    ) -> tuple[Floats, ...]:
-        """Return the noisy answers."""
+    def release_answers(self, spec: A, exact: Sequence[Floats], draws: NoiseDraws) -> tuple[Floats, ...]:
+        """Return the noisy answers: with exact noise from `draws.source` if the spec is secure."""
 
 
 def _hash_arrays(salt: str, *arrays: Any) -> str:

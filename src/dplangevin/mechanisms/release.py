@@ -12,12 +12,21 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec, Plan
-from dplangevin.errors import NotPrivateError
+from dplangevin.errors import InvalidParameter, NotPrivateError
 
 SEEDED_MESSAGE = (
     "the noise came from random_state: the guarantee holds only against those who do not know the seed, and for this "
     "release alone: a second release with the same seed has the same noise, and the two together reveal it"
 )
+
+
+def check_seed(secure: bool | None, random_state: object) -> None:
+    """Refuse a seed together with an explicit secure=True, which a seed contradicts."""
+    if secure and random_state is not None:
+        raise InvalidParameter(
+            "random_state must be left out with secure=True: a seed would undo the noise. Leave secure out for a "
+            "repeatable release with exact noise."
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,6 +15,8 @@ from dplangevin import _check
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
+from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.count_table import CountTable
@@ -56,13 +58,15 @@ def count_queries(
     max_rows_per_person : the guarantee covers all rows of a person who owns at most this many.
     schema : gives the columns their types for SQL; without it types would depend on the records.
     checkpoint : path of a private file from which the same call resumes after a crash, with its noise and its charge.
-    noise : objective, p, secure, adjacency of GeneralizedGaussianMechanism. With secure=True values are rounded to the
-        noise's public grid row by row.
+    noise : objective, p, adjacency of GeneralizedGaussianMechanism, and secure: None (the default) draws exact noise
+        on integers (floating-point noise only where no exact sampler exists), True refuses what is not exact and a
+        seed, False allows floating-point noise. With exact noise values are rounded to its public grid row by row.
 
     Privacy
     -------
     The guarantee is that of the returned table's mechanism; the ledger is charged before the table is read.
     """
+    check_seed(noise.get("secure"), random_state)
     schema = None if schema is None else as_schema(schema)
     rows = as_table(open_stored_table(table), None if schema is None else schema.names)
     row_queries = RowQueries.from_queries(queries, rows, schema)
@@ -99,6 +103,7 @@ def count_marginals(
     The cells come from the schema: categories as listed, ranges divided into `bins` (a number, or edges per column).
     Other parameters are those of `count_queries`.
     """
+    check_seed(noise.get("secure"), random_state)
     schema = as_schema(schema)
     rows = as_table(open_stored_table(table), schema.names)
     cells = Marginals.from_schema(schema, ways=ways, columns=columns, bins=bins)
@@ -137,6 +142,7 @@ def count_file(
     before the file's rows are read, `progress` with the number of rows read. Other parameters are those of
     `count_queries`.
     """
+    check_seed(noise.get("secure"), random_state)
     texts = _name_queries(queries)
     if marginals is None and not texts:
         raise InvalidParameter("nothing to count: give queries (SQL texts) or marginals.")
@@ -242,13 +248,16 @@ def plan_counts(
     if touched_queries is not None:
         changed = min(queries, cells * _check.check_count("touched_counts", touched_queries))
     sizes = tables.sizes() if tables is not None else ()
-    return GeneralizedGaussianMechanism(
-        k=queries + sum(sizes),
-        sensitivity=float(rows),
-        changed_counts=changed + sum(min(size, cells) for size in sizes),
-        adjacency=adjacency,
-        rows_per_person=rows,
-        **noise,
+    return plan_exact_noise(
+        lambda exact: GeneralizedGaussianMechanism(
+            k=queries + sum(sizes),
+            sensitivity=float(rows),
+            changed_counts=changed + sum(min(size, cells) for size in sizes),
+            adjacency=adjacency,
+            rows_per_person=rows,
+            **(noise | {"secure": exact}),
+        ),
+        noise.get("secure"),
     )
 
 

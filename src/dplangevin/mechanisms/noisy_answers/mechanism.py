@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dplangevin._arrays import Floats
 from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import AnswerMechanism
+from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws
 from dplangevin.mechanisms.noisy_answers.spec import NoisyMaxSpec, NoisySumsSpec, SumGroup, SumNoise
 from dplangevin.sampling.exact_noise import (
     ByteSource,
@@ -79,15 +79,15 @@ class NoisySums(AnswerMechanism[NoisySumsSpec]):
     """Add noise of its scale to each group of sums."""
 
     def release_answers(
-        self, spec: NoisySumsSpec, exact: Sequence[Floats], rng: np.random.Generator
+        self, spec: NoisySumsSpec, exact: Sequence[Floats], draws: NoiseDraws
     ) -> tuple[Floats, ...]:
         if spec.secure:
             return tuple(
-                _add_secure_noise(spec.noise, group, values)
+                _add_secure_noise(spec.noise, group, values, draws.source)
                 for values, group in zip(exact, spec.groups, strict=True)
             )
         return tuple(
-            values + sample_sum_noise(spec.noise, group, rng).reshape(values.shape)
+            values + sample_sum_noise(spec.noise, group, draws.rng).reshape(values.shape)
             for values, group in zip(exact, spec.groups, strict=True)
         )
 
@@ -96,22 +96,22 @@ class NoisyMax(AnswerMechanism[NoisyMaxSpec]):
     """Return the index of the largest total + Exponential(scale)."""
 
     def release_answers(
-        self, spec: NoisyMaxSpec, exact: Sequence[Floats], rng: np.random.Generator
+        self, spec: NoisyMaxSpec, exact: Sequence[Floats], draws: NoiseDraws
     ) -> tuple[Floats, ...]:
         if spec.secure:
-            return (np.array([float(permute_and_flip(to_whole_numbers(exact[0]), spec.scale))]),)
-        noisy = exact[0] + spec.scale * rng.standard_exponential(spec.candidates)
+            index = permute_and_flip(to_whole_numbers(exact[0]), spec.scale, draws.source)
+            return (np.array([float(index)]),)
+        noisy = exact[0] + spec.scale * draws.rng.standard_exponential(spec.candidates)
         return (np.array([float(np.argmax(noisy))]),)
 
 
-def _add_secure_noise(noise: SumNoise, group: SumGroup, values: Floats) -> Floats:
+def _add_secure_noise(noise: SumNoise, group: SumGroup, values: Floats, source: ByteSource) -> Floats:
     if noise == "geometric":
-        integers = to_whole_numbers(values) + sample_geometric_noise(group.scale, values.size).reshape(
-            values.shape
-        )
-        return np.asarray(integers, float)
+        added = sample_geometric_noise(group.scale, values.size, source=source).reshape(values.shape)
+        return np.asarray(to_whole_numbers(values) + added, float)
     unit = public_noise_grid(group.scale, whole=True)
-    return add_rounded_noise(to_whole_numbers(values, unit), unit, gaussian_density_scale(group.scale), 2.0)
+    scale = gaussian_density_scale(group.scale)
+    return add_rounded_noise(to_whole_numbers(values, unit), unit, scale, 2.0, source=source)
 
 
 def sample_sum_noise(noise: SumNoise, group: SumGroup, rng: np.random.Generator) -> Floats:

@@ -18,7 +18,7 @@ from dplangevin.accounting.generalized_gaussian import norm_scale, smallest_sigm
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import AnswerMechanism
+from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws
 from dplangevin.mechanisms.noisy_answers.mechanism import to_whole_numbers
 from dplangevin.mechanisms.noisy_answers.noise_choice import (
     CubeNoiseError,
@@ -34,7 +34,7 @@ from dplangevin.mechanisms.noisy_answers.spec import (
     NoisyAnswersSpec,
     check_exponent,
 )
-from dplangevin.mechanisms.release import AnswersRelease
+from dplangevin.mechanisms.release import AnswersRelease, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.sampling.exact_noise import add_rounded_noise, sample_norm_noise
@@ -65,6 +65,7 @@ class NoisyCounts:
         checkpoint: CheckpointPath = None,
     ) -> Floats:
         """Return the noisy counts; counts given as a function are read after the ledger is charged."""
+        check_seed(self.plan.spec.secure, random_state)
         return self.run(counts, random_state, ledger, checkpoint).values[0]
 
     def run(
@@ -307,15 +308,17 @@ class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSpec]):
     """Add generalized Gaussian noise with exponent p and scale sigma, and round to a public grid."""
 
     def release_answers(
-        self, spec: NoisyAnswersSpec, exact: Sequence[Floats], rng: np.random.Generator
+        self, spec: NoisyAnswersSpec, exact: Sequence[Floats], draws: NoiseDraws
     ) -> tuple[Floats, ...]:
         values, result = exact[0].ravel(), np.empty(spec.answers)
         if spec.secure:
             integers = to_whole_numbers(values, spec.grid)
-            return (add_rounded_noise(integers, spec.grid, spec.sigma, spec.p),)
+            return (add_rounded_noise(integers, spec.grid, spec.sigma, spec.p, source=draws.source),)
         for start in range(0, spec.answers, _BLOCK_SIZE):
             part = slice(start, start + _BLOCK_SIZE)
-            noisy = values[part] + spec.sigma * sample_generalized_gaussian(values[part].size, spec.p, rng)
+            noisy = values[part] + spec.sigma * sample_generalized_gaussian(
+                values[part].size, spec.p, draws.rng
+            )
             result[part] = np.round(noisy / spec.grid) * spec.grid
         return (result,)
 
@@ -333,14 +336,15 @@ class MaxNormNoise(AnswerMechanism[MaxNormSpec]):
     """
 
     def release_answers(
-        self, spec: MaxNormSpec, exact: Sequence[Floats], rng: np.random.Generator
+        self, spec: MaxNormSpec, exact: Sequence[Floats], draws: NoiseDraws
     ) -> tuple[Floats, ...]:
         if spec.secure:
             integers = to_whole_numbers(exact[0].ravel(), spec.grid)
-            lattice_noise = sample_norm_noise(spec.answers, spec.changed, spec.scale / spec.grid)
+            scale = spec.scale / spec.grid
+            lattice_noise = sample_norm_noise(spec.answers, spec.changed, scale, draws.source)
             return (np.asarray((integers + lattice_noise) * spec.grid),)
         ball = make_cube_sampler(spec.answers, float(spec.changed))
-        noise = rng.standard_gamma(spec.answers + 1) * ball.sample(rng)
+        noise = draws.rng.standard_gamma(spec.answers + 1) * ball.sample(draws.rng)
         noisy = exact[0].ravel() + spec.scale * noise
         return (np.round(noisy / spec.grid) * spec.grid,)
 

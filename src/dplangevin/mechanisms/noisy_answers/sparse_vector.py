@@ -17,7 +17,7 @@ from dplangevin.accounting.generalized_gaussian import SAFETY_MARGIN, fisher_inf
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.pld import find_decreasing_root
 from dplangevin.errors import CalibrationFailed
-from dplangevin.mechanisms.mechanism import AnswerMechanism
+from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws
 from dplangevin.mechanisms.noisy_answers.noise_choice import choose_independent_exponent
 from dplangevin.mechanisms.noisy_answers.noisy_counts import (
     GeneralizedGaussianMechanism,
@@ -165,9 +165,9 @@ class SparseVector(AnswerMechanism[CorrectedAnswersSpec]):
     """Release noisy answers, after searching for the largest errors and correcting them."""
 
     def release_answers(
-        self, spec: CorrectedAnswersSpec, exact: Sequence[Floats], rng: np.random.Generator
+        self, spec: CorrectedAnswersSpec, exact: Sequence[Floats], draws: NoiseDraws
     ) -> tuple[Floats, ...]:
-        noise, values = spec.noise, exact[0]
+        noise, values, rng = spec.noise, exact[0], draws.rng
         errors = noise.sigma * sample_generalized_gaussian(noise.answers, noise.p, rng)
         search = noise.sensitivity / spec.search_epsilon
         answer = noise.sensitivity / spec.answer_epsilon

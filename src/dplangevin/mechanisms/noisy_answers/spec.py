@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from dplangevin import _check
 from dplangevin.accounting.conditions import Condition, merge_conditions
@@ -45,6 +46,19 @@ class AnswerSpec(Spec):
     def sizes(self) -> tuple[int, ...]:
         """The number of answers in each array of exact answers."""
         raise NotImplementedError
+
+
+P = TypeVar("P")
+
+
+def plan_exact_noise(plan: Callable[[bool], P], secure: bool | None) -> P:
+    """Return plan(secure); None means exact noise, or floating-point noise where no exact sampler has the scale."""
+    if secure is not None:
+        return plan(_check.check_flag("secure", secure))
+    try:
+        return plan(True)
+    except InvalidParameter:
+        return plan(False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.reader import RecordReader, read_records
-from dplangevin.mechanisms.mechanism import AnswerMechanism, fingerprint_dataset
+from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws, fingerprint_dataset
 from dplangevin.mechanisms.noisy_answers.curvature import unpack_symmetric
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
 from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid, certified_scales, inner_radius
@@ -47,9 +47,9 @@ class NoisySlack(AnswerMechanism[SlackSpec]):
     """Add Gaussian noise of the spec's scale to the largest total (or to the vector)."""
 
     def release_answers(
-        self, spec: SlackSpec, exact: Sequence[Floats], rng: np.random.Generator
+        self, spec: SlackSpec, exact: Sequence[Floats], draws: NoiseDraws
     ) -> tuple[Floats, ...]:
-        return (exact[0] + spec.scale * rng.standard_normal(spec.answers),)
+        return (exact[0] + spec.scale * draws.rng.standard_normal(spec.answers),)
 
 
 Directions = Callable[[Floats, Ellipsoid, Floats, np.random.Generator], Floats]

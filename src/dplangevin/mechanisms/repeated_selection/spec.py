@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from dplangevin import _check
 from dplangevin._search import bisect_safe_side
 from dplangevin.accounting.theorem import Capabilities
@@ -25,16 +23,19 @@ class RepeatedSelectionSpec(AnswerSpec):
 
     Parameters
     ----------
-    mu : of one attempt, its score included. repetitions : the mean of K.
+    mu : of one attempt, its score included, for a person. repetitions : the mean of K.
     law : "poisson" (concentrated; K may be 0), "geometric" or "logarithmic" (K is at least 1, with long tails).
+    rows_per_person : the most rows of a person, all of which the mu of an attempt covers.
+    secure : attempts are exact; so is the number of them in every case.
     """
 
     mechanism: ClassVar[str] = "repeat-and-select"
-    capabilities: ClassVar[Capabilities] = Capabilities(needs_no_problem=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, needs_no_problem=True)
     release: str = field(default="draw", init=False, repr=False)
     mu: float
     repetitions: float
     law: RepetitionLaw = "geometric"
+    rows_per_person: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,8 +56,7 @@ class RepeatedSelectionSpec(AnswerSpec):
             )
         if self.law == "logarithmic" and self.repetitions == 1:
             raise InvalidParameter("a logarithmic number of mean 1 is always 1; take repetitions > 1.")
-        if self.secure:
-            raise InvalidParameter("repeat-and-select has no secure form; leave secure out.")
+        _check.validate_fields(self, rows_per_person=_check.check_count)
 
     @property
     def gamma(self) -> float:
@@ -70,11 +70,3 @@ class RepeatedSelectionSpec(AnswerSpec):
         return math.exp(
             -bisect_safe_side(lambda at: mean_repetitions(at) >= self.repetitions, 50.0, 1e-12, rounds=200)
         )
-
-    def sample_n_attempts(self, rng: np.random.Generator) -> int:
-        """Draw K."""
-        if self.law == "poisson":
-            return int(rng.poisson(self.repetitions))
-        if self.law == "geometric":
-            return int(rng.geometric(self.gamma))
-        return int(rng.logseries(-math.expm1(math.log(self.gamma))))

@@ -19,6 +19,7 @@ from dplangevin.mechanisms.constant_model import (
     count_scale,
     estimate_shares,
     fit_constant,
+    prior_power,
     score_uncertainty,
     sum_class_weights,
 )
@@ -190,7 +191,7 @@ def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentSt
     if not state.counts.size:
         zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
         return DescentStart(zero, _constant_direction(problem, geometry), uncertainty=math.inf)
-    shares = estimate_shares(state.counts, state.count_noise, problem.n)
+    shares = estimate_shares(state.counts, state.count_noise, problem.n, prior_power(problem))
     constant = fit_constant(problem, shares)
     unit = _constant_direction(problem, geometry)
     noise = state.count_noise / max(float(state.counts.sum()), state.count_noise)
@@ -333,7 +334,7 @@ def run_descent(
     value = state.totals[-1][:, 0]
     if spec.shrink:
         value = shrink_answer(spec, geometry, state, start, data.problem.n).value
-    is_guarded = state.counts.size or data.problem.loss.unclipped_loss.is_quadratic
+    is_guarded = spec.recount_noise_std is not None or data.problem.loss.unclipped_loss.is_quadratic
     if spec.curvature_noise_std or not start.unit.any() or not is_guarded:
         return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
     noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)

@@ -38,8 +38,15 @@ NOISE_COST_QUADRATIC, NOISE_COST_FACTORS = 0.75, 1.7
 
 
 def prefers_whitening(request: Request) -> bool:
-    """Return True where mechanism="auto" whitens: options leave the choice open, and second moments are worthwhile."""
-    return request.uses_defaults and MomentBudget.for_request(request).is_worthwhile
+    """Return True where mechanism="auto" whitens: options leave the choice open, and second moments are worthwhile.
+
+    So are the counts of the classes where noise hides the features.
+    """
+    if not request.uses_defaults:
+        return False
+    return MomentBudget.for_request(request).is_worthwhile or (
+        rules.hides_features(request) and rules.count_budget_fraction(request) > 0
+    )
 
 
 def plan_whitened_gd(request: Request) -> FitPlan:
@@ -200,10 +207,10 @@ def _count_fields(
     sensitivity = math.sqrt(request.n_changed_records) * request.weight_bound
     step_sensitivity = request.n_changed_records * problem.constants.lipschitz / problem.row_norm
     recount = step_noise * sensitivity / (step_sensitivity * math.sqrt(n_later_steps))
-    return {
-        "count_noise_std": _release_noise_std(request, problem, count_fraction, sensitivity),
-        "recount_noise_std": recount * (1 + RECOUNT_MARGIN),
-    }
+    counts = {"count_noise_std": _release_noise_std(request, problem, count_fraction, sensitivity)}
+    if request.defaults.guards_constant or rules.hides_features(request):
+        counts["recount_noise_std"] = recount * (1 + RECOUNT_MARGIN)
+    return counts
 
 
 def _release_noise_std(

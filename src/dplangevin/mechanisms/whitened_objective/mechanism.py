@@ -20,6 +20,7 @@ from dplangevin.mechanisms.constant_model import (
     count_scale,
     estimate_shares,
     fit_constant,
+    prior_power,
     score_uncertainty,
     sum_class_weights,
 )
@@ -281,7 +282,7 @@ class ConstantCenter:
         cls, problem: Problem, counts: NoisyClassMeans, spectrum: Spectrum, basis: Floats
     ) -> ConstantCenter:
         """Return the constant model of these counts in the coordinates T."""
-        shares = estimate_shares(counts.means, counts.noise_std, problem.n)
+        shares = estimate_shares(counts.means, counts.noise_std, problem.n, prior_power(problem))
         constant = fit_constant(problem, shares)
         unit = np.asarray(
             np.linalg.solve(basis, constant_coefficients(problem, np.ones(1))[:, 0]), np.float64

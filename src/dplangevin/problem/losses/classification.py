@@ -53,6 +53,7 @@ class Logistic(Loss):
         shrinks=True,
         adapts_steps=True,
         counts_classes=True,
+        guards_constant=True,
         whitens_purely=True,
     )
 
@@ -149,7 +150,9 @@ class SmoothedHinge(Loss):
     sign_decides = True
     slope_variance = "measured"
     interval_model = "(for the coefficients of least expected smoothed-hinge loss)"
-    defaults = ModelDefaults(model="svc", labels="two classes", coef_bound=4.0, averaged_fraction=2 / 3)
+    defaults = ModelDefaults(
+        model="svc", labels="two classes", coef_bound=4.0, averaged_fraction=2 / 3, counts_classes=True
+    )
 
     def __post_init__(self) -> None:
         _check.validate_fields(self, width=_check.check_positive)

@@ -38,6 +38,7 @@ class Squared(Loss):
         averaged_fraction=0.8,
         min_clip=0.25,
         counts_classes=True,
+        guards_constant=True,
         whitens_purely=True,
     )
 
@@ -80,7 +81,9 @@ class Huber(Loss):
     transition: float
     name: ClassVar[str] = "huber"
     curvature_bound = 1.0
-    defaults = ModelDefaults(model="huber", labels="numbers", coef_bound=1.5, averaged_fraction=0.8)
+    defaults = ModelDefaults(
+        model="huber", labels="numbers", coef_bound=1.5, averaged_fraction=0.8, counts_classes=True
+    )
 
     def __post_init__(self) -> None:
         _check.validate_fields(self, transition=_check.check_positive)
@@ -139,6 +142,7 @@ class SmoothedPinball(Loss):
         labels="numbers",
         coef_bound=1.5,
         averaged_fraction=0.8,
+        counts_classes=True,
         max_sharpness=5.0,
         steps_power=0.75,
         steps_power_long=0.5,
@@ -199,7 +203,13 @@ class Poisson(Loss):
     slope_formula = SlopeFormula(kind="exponential")
     interval_model = "a correct log-linear model, a variance proportional to the mean"
     defaults = ModelDefaults(
-        model="poisson", labels="counts", coef_bound=6.0, averaged_fraction=2 / 3, max_sharpness=math.inf
+        model="poisson",
+        labels="counts",
+        coef_bound=6.0,
+        averaged_fraction=2 / 3,
+        max_sharpness=math.inf,
+        counts_classes=True,
+        guards_constant=True,
     )
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from dplangevin.accounting.generalized_gaussian import single_delta
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.noisy_answers.noise_choice import (
     CubeNoiseError,
     IndependentNoiseError,
@@ -50,7 +51,7 @@ def test_volume_of_the_cut_cube(k: int, t: float) -> None:
 def noise(k: int, m: int, rng: np.random.Generator) -> np.ndarray:
     """What is added to the answers, for scale 1; the grid is far below what is tested."""
     schedule = MaxNormSpec(answers=k, changed=m, sensitivity=1.0, scale=1.0)
-    return MaxNormNoise().release_answers(schedule, [np.zeros(k)], rng)[0]
+    return MaxNormNoise().release_answers(schedule, [np.zeros(k)], NoiseDraws(rng=rng))[0]
 
 
 @pytest.mark.parametrize(("k", "m", "method"), [(8, 6, "cube"), (40, 4, "simplex"), (60, 25, "tilted")])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import integrate, stats
@@ -32,7 +34,10 @@ from dplangevin.mechanisms.moments.mechanism import (
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
 from dplangevin.mechanisms.moments.theorem import SufficientStatisticsTheorem, joint_sensitivity
 from dplangevin.mechanisms.noisy_answers.mechanism import permute_and_flip, to_whole_numbers
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.noisy_counts import (
+    GeneralizedGaussianMechanism,
+    GeneralizedGaussianNoise,
+)
 from dplangevin.mechanisms.noisy_answers.spec import (
     CorrectedAnswersSpec,
     NoisyAnswersSpec,
@@ -46,6 +51,7 @@ from dplangevin.mechanisms.perturbation.theorem import (
     OutputPerturbationTheorem,
     calibrate_output_perturbation,
 )
+from dplangevin.mechanisms.release import AnswersRelease
 from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared
 from dplangevin.queries import column, count_queries
 
@@ -216,9 +222,59 @@ def test_counting_front_ends_count_in_secure_mode(tmp_path: Path) -> None:
     grid = found.mechanism.grid
     assert np.array_equal(found.values / grid, np.rint(found.values / grid))
     assert budget.history()[0].guarantee.arithmetic == "discrete-grid"
-    for bad in ({"random_state": 1}, {"checkpoint": tmp_path / "s"}):
-        with pytest.raises(InvalidParameter, match="must be left out in secure mode"):
-            count_queries(table, asked, epsilon=1.0, delta=1e-6, p=2.0, secure=True, **bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="must be left out with secure=True"):
+        count_queries(table, asked, epsilon=1.0, delta=1e-6, p=2.0, secure=True, random_state=1)
+
+
+def test_exact_noise_is_the_default_and_a_seed_repeats_it() -> None:
+    """Counts, scores and selections: exact without a word, the same bits for the same seed, real only if allowed."""
+    table = pd.DataFrame({"a": np.arange(300) % 3})
+    X, y = np.zeros((200, 1)), np.arange(200) % 2
+    models = [_Constant(1), _Constant(0)]
+    calls: list[Callable[..., Any]] = [
+        lambda **how: count_queries(table, {"zero": column("a") == 0}, epsilon=1.0, delta=1e-6, **how),
+        lambda **how: private_score(models[0], X, y, epsilon=1.0, delta=1e-6, **how),
+        lambda **how: private_selection(models, X, y, epsilon=1.0, **how),
+    ]
+    for call in calls:
+        released = [call(random_state=5) for _ in range(2)]
+        guarantees = [getattr(each, "guarantee", None) or each.mechanism.guarantee for each in released]
+        assert {each.arithmetic for each in guarantees} == {"discrete-grid"}
+        values = [
+            getattr(each, "values", getattr(each, "value", getattr(each, "index", None))) for each in released
+        ]
+        assert np.array_equal(*values)
+        loose = call(secure=False, random_state=5)
+        assert (getattr(loose, "guarantee", None) or loose.mechanism.guarantee).arithmetic == "real"
+
+
+def test_an_interrupted_exact_release_is_delivered_and_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noisy counts are saved before anybody sees them: a crash after the draw gives the same counts."""
+    table, asked = pd.DataFrame({"a": np.arange(300) % 3}), {"zero": column("a") == 0}
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=3.0, delta=1e-3)
+    drawn: list[np.ndarray] = []
+    release = GeneralizedGaussianNoise.release_answers
+
+    def draw_then_crash(self: Any, *arguments: Any) -> Any:
+        drawn.append(release(self, *arguments)[0])
+        return (drawn[-1],)
+
+    monkeypatch.setattr(GeneralizedGaussianNoise, "release_answers", draw_then_crash)
+    options: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "p": 2.0, "checkpoint": tmp_path / "state"}
+    monkeypatch.setattr(AnswersRelease, "digest", _interrupt)
+    with pytest.warns(UserWarning, match="keep it secret"), pytest.raises(KeyboardInterrupt):
+        count_queries(table, asked, ledger=budget, **options)
+    monkeypatch.undo()
+    resumed = count_queries(table, asked, ledger=budget, **options)
+    assert len(drawn) == 1
+    assert np.array_equal(resumed.values, drawn[0])
+    assert len(budget.history()) == 1
+
+
+def _interrupt(self: Any) -> str:
+    raise KeyboardInterrupt
 
 
 def test_releases_of_counts_take_a_ledger(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Pure
 from dplangevin.accounting.pld import LossSum
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.noisy_answers.sparse_vector import SparseVector, SparseVectorCorrection
 
@@ -91,7 +92,7 @@ def test_noise_drawn_is_the_noise_accounted() -> None:
         k=50, epsilon=4, delta=1e-3, p=2, corrections=2, budget_fraction=0.9, threshold=0.0, sensitivity=3
     )
     rng = Recorded(0)
-    SparseVector().release_answers(mechanism.plan.spec, [np.zeros(50)], rng)  # type: ignore[arg-type]
+    SparseVector().release_answers(mechanism.plan.spec, [np.zeros(50)], NoiseDraws(rng=rng))  # type: ignore[arg-type]
     search, answer = 3 / mechanism.search_epsilon, 3 / mechanism.answer_epsilon
     assert rng.scales == pytest.approx([4 * search, 2 * search, answer, 2 * search, answer])
 
