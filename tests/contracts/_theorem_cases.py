@@ -26,6 +26,7 @@ from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, O
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
 from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
+from dplangevin.mechanisms.ridge_whitened.spec import RidgeWhitenedSpec
 from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
@@ -309,6 +310,23 @@ CASES: dict[tuple[type[Spec], str], Case] = {
         longer={"n_steps": 64},
         in_rows=True,
         broken=(("row norm", {"row_norm": None}, {}),),
+    ),
+    (RidgeWhitenedSpec, "ridge-whitened-composition"): Case(
+        constants=MOMENTS,
+        spec=RidgeWhitenedSpec(
+            moment_noise_std=0.01,
+            noise_std=0.01,
+            step_cap=4.0,
+            max_moment_releases=3,
+            further_noise_std=0.05,
+            further_fraction=0.2,
+        ),
+        noisier={"noise_std": 0.02, "further_noise_std": 0.1},
+        in_rows=True,
+        broken=(
+            ("row norm", {"row_norm": None}, {}),
+            ("costs more than its fraction", {}, {"further_noise_std": 1e-4}),
+        ),
     ),
     (WhitenedObjectiveSpec, "whitened-objective-perturbation"): Case(
         constants=replace(MOMENTS, strong_convexity=0.0, smoothness=0.25, diameter=math.inf),

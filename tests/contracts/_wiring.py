@@ -328,6 +328,13 @@ def _fits(units: Units) -> Iterator[Spender]:
             ("secure whitened, class weights", whitened | {"class_weight": {0: 1.0, 1: 3.0}}),
             ("secure whitened, three rows a person", whitened | {"max_rows_per_person": 3, "least": 0.1}),
         ]
+        floored = {"mechanism": "ridge-whitened-gd", "secure": True}
+        more += [
+            ("secure ridge-whitened", floored),
+            ("secure ridge-whitened, more moments", floored | {"epsilon": 200.0}),
+            ("secure ridge-whitened, three classes", floored | {"n_classes": 3}),
+            ("secure ridge-whitened, weights", floored | weighted),
+        ]
         for name, extra in more:
             yield estimator(f"logistic, {name}, {adjacency}", DPLogisticRegression, **(options | extra))
         for kind in (DPRidge, DPPoissonRegressor, DPQuantileRegressor, DPLinearSVC):

@@ -38,6 +38,7 @@ from dplangevin.mechanisms.perturbation.theorem import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
 )
+from dplangevin.mechanisms.ridge_whitened.spec import RidgeWhitenedSpec
 from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.mechanisms.whitened_objective import mechanism
@@ -124,6 +125,15 @@ def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
         moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, coef_bound=5.0, n_moment_releases=looks,
         average_from=3,
         shrink=looks == 1, n_approach_steps=approach, max_steps=12,
+    )  # fmt: skip
+    problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
+    return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
+
+
+def ridge_whitened(releases: int = 3, **changes: Any) -> Case:
+    schedule = RidgeWhitenedSpec(
+        moment_noise_std=0.003, noise_std=0.01, step_cap=4.0, max_moment_releases=releases, further_noise_std=0.1,
+        further_fraction=0.2,
     )  # fmt: skip
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
     return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
@@ -244,6 +254,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "noisy-gd moments": lambda: descent("full", loss=SQUARE, constraint=Ball(0.5)),
     "noisy-gd gated": gated,
     "whitened": whitened,
+    "ridge-whitened": ridge_whitened,
+    "ridge-whitened once": lambda: ridge_whitened(1, fit_intercept=True),
+    "ridge-whitened, rows as they are": lambda: ridge_whitened(0),
+    "ridge-whitened multinomial": lambda: ridge_whitened(loss=Softmax(n_classes=2, slope_clip=0.25)),
     "whitened approach": lambda: whitened(approach=3),
     "whitened once": lambda: whitened(1, fit_intercept=True),
     "whitened multinomial": lambda: whitened(loss=Softmax(n_classes=2)),

@@ -34,6 +34,7 @@ ANY_NUMBER = {
     "composition",
     "sufficient-statistics",
     "whitened-composition",
+    "ridge-whitened-composition",
     "public-mirror-descent",
     "output-perturbation",
     "objective-perturbation",

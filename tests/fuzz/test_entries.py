@@ -35,6 +35,7 @@ from dplangevin import (
 from dplangevin.data import ArrayDataset, dask as dask_data
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._raw_table import RawRecords
+from dplangevin.estimators.model_search import read_outlined_records
 from dplangevin.mechanisms.learned_schema.cells import octave_edges
 from dplangevin.problem import DataBounds, Huber, Problem
 from dplangevin.queries import Marginals, column
@@ -143,9 +144,13 @@ def sampler(given: Any) -> Any:
 
 
 def search(given: Any) -> Any:
-    records = DPModelSearch(DPLogisticRegression(**CLASSES), {"alpha": [0.1]})._read_records(X, given, [])
-    table, labels = records.read()
-    return np.column_stack([table.to_matrix(), DPLogisticRegression(**CLASSES).target_encoder()(labels)])
+    chosen = DPModelSearch(DPLogisticRegression(**CLASSES), {"alpha": [0.1]})
+    records = read_outlined_records(chosen._outline_records(X, given, None, []), X, given, None)
+    parts = [
+        np.column_stack([table.to_matrix(), DPLogisticRegression(**CLASSES).target_encoder()(labels)])
+        for table, labels, _ in records.feature_blocks()
+    ]
+    return np.concatenate(parts)
 
 
 def learned_numbers(x: CellColumn) -> Any:

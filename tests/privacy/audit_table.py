@@ -19,6 +19,7 @@ from privacy import (
     _cases_raw,
     _cases_reading,
     _cases_region,
+    _cases_ridge_whitened,
     _cases_whitened,
     _cases_whitened_objective,
     _cases_whole_region,
@@ -37,6 +38,7 @@ FAMILIES = (
     _cases_region,
     _cases_whole_region,
     _cases_whitened,
+    _cases_ridge_whitened,
     _cases_whitened_objective,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)

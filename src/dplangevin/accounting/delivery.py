@@ -9,6 +9,7 @@ charge gave no result, which is reported (noise is never drawn again from a stor
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -17,7 +18,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ class DeliverableAccount(ResumableAccount, Protocol):
     def was_charged(self, token: str) -> bool:
         """Return whether the budget was charged under this token."""
         ...
+
+
+def fingerprint_command(arguments: Sequence[str], folder: str) -> str:
+    """Return a hash of a command's arguments and its working folder: the same hash is the same command."""
+    return hashlib.sha256(json.dumps([folder, *arguments]).encode()).hexdigest()
 
 
 def current_delivery() -> Delivery | None:
@@ -261,8 +267,10 @@ class Delivery:
             "dataset": self._dataset,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "charges": self._charges,
-            "checkpoints": [
-                str(path) for run in self._runs if (path := getattr(run, "path", None)) is not None
+            "checkpoints": [  # absolute: a command in another folder may settle this record
+                str(Path(path).absolute())
+                for run in self._runs
+                if (path := getattr(run, "path", None)) is not None
             ],
             "results": [result.to_plain() for result in self._results if result.draft is not None],
             "finished": self._placing,
@@ -405,6 +413,34 @@ def deliver_pending(
         finally:
             lock.close()
     return delivered
+
+
+def has_deliverable_charge(fingerprint: str, dataset: Callable[[str], DeliverableAccount]) -> bool:
+    """Return whether this command was charged and ended early, and would deliver its result if it were given again.
+
+    False while it is still running, where nothing was charged, and where the charge left neither a result nor a
+    checkpoint: then the same command would be charged anew.
+    """
+    folder = _files.state_folder("pending")
+    for path in [] if folder is None else _record_paths(folder):
+        try:
+            lock = _files.FileLock(path)
+        except (DplangevinError, OSError):  # its process is still running
+            continue
+        try:
+            record = _DeliveryRecord.load(path, lambda _: None)
+            if record is None or record.fingerprint != fingerprint:
+                continue
+            budget = dataset(record.dataset)
+            digests = [digest for token, digest in record.charges.items() if budget.was_charged(token)]
+            released = bool(digests) and all(isinstance(digest, str) for digest in digests)
+            if (released and (record.existing_drafts or record.finished)) or (
+                digests and any(checkpoint.exists() for checkpoint in record.checkpoints)
+            ):
+                return True
+        finally:
+            lock.close()
+    return False
 
 
 def _record_paths(folder: Path) -> list[Path]:

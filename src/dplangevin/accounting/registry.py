@@ -22,6 +22,7 @@ MECHANISM_PACKAGES: tuple[str, ...] = (
     "dplangevin.mechanisms.noisy_gradient",
     "dplangevin.mechanisms.langevin",
     "dplangevin.mechanisms.whitened",
+    "dplangevin.mechanisms.ridge_whitened",
     "dplangevin.mechanisms.perturbation",
     "dplangevin.mechanisms.whitened_objective",
     "dplangevin.mechanisms.moments",

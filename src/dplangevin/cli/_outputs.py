@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,10 +82,10 @@ def prepare_folder(flag: str, folder: Path | None) -> None:
 @contextmanager
 def deliver_results(budget_options: BudgetOptions) -> Iterator[Delivery]:
     """Yield the delivery of a command's results, after pending results of earlier commands on the same ledger."""
-    from dplangevin.accounting.delivery import Delivery, deliver_pending
+    from dplangevin.accounting.delivery import Delivery, deliver_pending, fingerprint_command
 
     command_words = COMMAND_WORDS.get()
-    fingerprint = hashlib.sha256(json.dumps([os.getcwd(), *command_words]).encode()).hexdigest()
+    fingerprint = fingerprint_command(command_words, os.getcwd())
     display_url = None
     if budget_options.ledger is not None and budget_options.dataset is not None:
         from dplangevin.ledger import Ledger

@@ -126,7 +126,7 @@ def show_budgets(url: Url, dataset: OptionalDatasetName = None, as_json: AsJson 
     ledger = Ledger.open(url)
     remaining_by_name = {name: ledger.dataset(name).remaining() for name in _selected_names(ledger, dataset)}
     if as_json:
-        typer.echo(_to_json({name: asdict(each) for name, each in remaining_by_name.items()}))
+        typer.echo(ledger_to_json({name: asdict(each) for name, each in remaining_by_name.items()}))
         return
     if not remaining_by_name:
         typer.echo("no data set yet; declare one with `dplangevin ledger declare`")
@@ -145,7 +145,7 @@ def show_history(url: Url, dataset: DatasetName, as_json: AsJson = False) -> Non
 
     entries = Ledger.open(url).dataset(dataset).history()
     if as_json:
-        typer.echo(_to_json([entry.to_dict() for entry in entries]))
+        typer.echo(ledger_to_json([entry.to_dict() for entry in entries]))
         return
     costs: dict[Any, float] = {}
     for entry in entries:
@@ -174,7 +174,7 @@ def export_ledger(
     from dplangevin.ledger import Ledger
 
     _outputs.check_outputs({"--output": output}, ledger=url)
-    text = _to_json(Ledger.open(url).export())
+    text = ledger_to_json(Ledger.open(url).export())
     if output is None:
         typer.echo(text)
     else:
@@ -190,7 +190,7 @@ def show_heads(url: Url, dataset: OptionalDatasetName = None, as_json: AsJson = 
     ledger = Ledger.open(url)
     heads = ledger.heads() if dataset is None else {dataset: ledger.dataset(dataset).head()}
     if as_json:
-        typer.echo(_to_json(heads))
+        typer.echo(ledger_to_json(heads))
         return
     for name, text in heads.items():
         typer.echo(f"{text} {name}")
@@ -312,7 +312,7 @@ def _selected_names(ledger: Any, name: str | None) -> tuple[str, ...]:
     return (name,) if name is not None else ledger.dataset_names()
 
 
-def _to_json(plain: Any) -> str:
+def ledger_to_json(plain: Any) -> str:
     """Return JSON text; an infinite cost, which JSON cannot express, becomes the string "inf"."""
     return json.dumps(_replace_infinity(plain), indent=2, allow_nan=False)
 

@@ -33,6 +33,7 @@ from dplangevin.cli.rashomon import rashomon_command
 from dplangevin.cli.report import keys, report_command, sign_command, verify_command
 from dplangevin.cli.sample import sample_coefficients
 from dplangevin.cli.schema import app as schema_app
+from dplangevin.cli.ui import serve_ui
 
 # Parameters of the library whose flag has another name; all others are named like their flag, with underscores.
 _OPTION_NAMES = {
@@ -165,6 +166,7 @@ app.command("reproduce")(reproduce_figures)
 app.command("rashomon")(rashomon_command)
 app.command("demo")(run_demo)
 app.command("doctor")(run_doctor)
+app.command("ui")(serve_ui)
 app.command("sign")(sign_command)
 app.command("verify")(verify_command)
 app.add_typer(papers_app, name="papers")

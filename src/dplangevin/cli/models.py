@@ -104,10 +104,27 @@ RowsPerPerson = Annotated[
 
 def plan_model(
     n: Annotated[int, typer.Option("--n", help="Public number of rows.")],
-    n_features: Annotated[int, typer.Option("--n-features", help="Number of features.")],
     epsilon: Epsilon,
+    n_features: Annotated[
+        int | None, typer.Option("--n-features", help="Number of features, without a schema.")
+    ] = None,
     delta: Delta = 1e-5,
     model: Model = "logistic",
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", help='Plan exactly the fit of this schema; it may say "learn".'),
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option("--classes", help="With --schema: labels, a,b; default: its target.")
+    ] = None,
+    target_bounds: Annotated[
+        str | None, typer.Option("--target-bounds", help="With --schema: LOW,HIGH; default: its target.")
+    ] = None,
+    person: Annotated[
+        str | None, typer.Option("--person", help="With --schema: column of the owner of a row.")
+    ] = None,
+    max_rows_per_person: RowsPerPerson = 1,
+    intervals: Intervals = False,
     data_norm: Annotated[float, typer.Option("--data-norm", help="Stated bound on a row.")] = 1.0,
     adjacency: Adjacency = "replace-one",
     allow_more_rows: Annotated[
@@ -132,6 +149,23 @@ def plan_model(
 
     _check_model_name(model)
     _outputs.check_outputs({"--output": output}, sign=sign)
+    if schema is not None:
+        _refuse_with_schema({"--n-features": n_features, "--output": output})
+        preview = _preview_schema_fit(
+            schema, model, n, PublicTableOptions(classes=classes, target_bounds=target_bounds),
+            epsilon=epsilon, delta=delta, adjacency=adjacency, mechanism=mechanism, radius=radius, alpha=alpha,
+            secure=secure, person=person, max_rows_per_person=max_rows_per_person, intervals=intervals,
+            n_public=n if allow_more_rows or person is not None else None,
+        )  # fmt: skip
+        typer.echo(json.dumps(preview.to_dict(), indent=1) if as_json else str(preview))
+        return
+    if n_features is None:
+        raise InvalidParameter("state --n-features, the number of columns, or --schema.")
+    if any((classes, target_bounds, person, max_rows_per_person != 1, intervals)):
+        raise InvalidParameter(
+            "--classes, --target-bounds, --person, --max-rows-per-person and --intervals need --schema: without one "
+            "the plan is that of a plain fit."
+        )
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     fit_plan = plan_fit(
         model=_PLANNED_AS.get(model, model), n=n, n_features=n_features, epsilon=epsilon, delta=delta,
@@ -152,6 +186,32 @@ def plan_model(
         typer.echo(json.dumps(plain, indent=1))
     else:
         typer.echo(str(fit_plan))
+
+
+def _refuse_with_schema(values: dict[str, object]) -> None:
+    for flag, value in values.items():
+        if value is not None:
+            raise InvalidParameter(f"{flag} does not go with --schema; leave one of them out.")
+
+
+def _preview_schema_fit(
+    path: Path, model: str, n: int, table: PublicTableOptions, *, person: str | None, **options: Any
+) -> Any:
+    """Return the plan of the fit of a table with this schema."""
+    from dplangevin import estimators
+    from dplangevin.estimators.fit_preview import preview_fit
+    from dplangevin.schema import load_schema
+
+    schema = load_schema(path)
+    target = "(target)" if schema.target is None else schema.target.name
+    estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
+        schema=schema,
+        person=person,
+        **options,
+        **table.target_options(schema, classifier=model in CLASSIFIERS),
+    )
+    names = [*schema.names, target, *([] if person is None else [person])]
+    return preview_fit(estimator, n=n, names=names, target=target)
 
 
 @expand_option_groups
@@ -273,14 +333,14 @@ def _print_result(estimator: Any, output: Path, delta: float, output_format: Out
         typer.echo(str(estimator.plan_))
         for column in () if schema_to_learn is None else schema_to_learn.learned_columns:
             typer.echo(
-                f"Learned {_describe_learned(estimator.schema_.column(column.name).to_dict())} for {column.name}."
+                f"Learned {describe_learned(estimator.schema_.column(column.name).to_dict())} for {column.name}."
             )
         typer.echo(
             f"Wrote {output}: epsilon = {guarantee['epsilon']:.4g}, delta = {delta:g}, {guarantee['adjacency']}."
         )
 
 
-def _describe_learned(entry: dict[str, Any]) -> str:
+def describe_learned(entry: dict[str, Any]) -> str:
     """Return a learned range or list of categories in a line.
 
     Labels are truncated and escaped, so that a terminal does not interpret control characters in them.

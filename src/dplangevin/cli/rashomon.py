@@ -339,7 +339,7 @@ def _stated_options(options: dict[str, Any], default_n_models: int) -> dict[str,
     }
 
 
-def _n_classes(estimator: Any) -> int:
+def count_classes(estimator: Any) -> int:
     """Return the number of stated labels; 2 where none are stated, or for a numeric target."""
     stated = estimator.public_targets() if hasattr(estimator, "classes") else None
     return 2 if stated is None else len(stated)
@@ -382,7 +382,7 @@ def _table_sizes(features: Any, schema: Any, estimator: Any) -> tuple[int, int, 
     from dplangevin.estimators import SchemaEncoder
 
     names = features.names if schema is None else SchemaEncoder(schema).get_feature_names_out()
-    return len(features), len(names), _n_classes(estimator)
+    return len(features), len(names), count_classes(estimator)
 
 
 def _read_public_inputs(

@@ -259,8 +259,7 @@ class ExactSums:
         less what the long rows have in it: only those are looked at. Without one it is sum z z' over all rows.
         """
         if transform.filter is None:
-            total = carry(self.data.sum_over_blocks(_shortened_rows, transform))
-            return Dyadic(to_integers(total), np.asarray(2 * transform.step_exponent))
+            return self.shortened_second_moment(transform)
         if transform.filter.all_short:
             return transform.congruence(moment)
         long = carry(self.data.sum_over_blocks(_long_rows, transform))
@@ -270,6 +269,11 @@ class ExactSums:
         whole = turned.whole << (turned.exponents - exponents).astype(object)
         scaled = to_integers(long[:, 1]).astype(object) << (steps - exponents).astype(object)
         return Dyadic(whole + scaled, exponents)
+
+    def shortened_second_moment(self, transform: IntegerTransform) -> Dyadic:
+        """sum z z' over all rows, scaled back to |z| <= R; each record of Frobenius norm at most bound^2."""
+        total = carry(self.data.sum_over_blocks(_shortened_rows, transform))
+        return Dyadic(to_integers(total), np.asarray(2 * transform.step_exponent))
 
     def gradient(
         self,

@@ -121,9 +121,18 @@ class IntegerTransform:
     ----------
     basis, bound : B (in columns) and R for rows of norm at most 1.
     earlier : e with |B_1' x|^2 / R_1^2 = sum_j e_j (B' x)_j^2, for coordinates made within earlier ones; or None.
+    has_filter : whether to look for a filter of short rows, which saves time where most rows are short.
     """
 
-    def __init__(self, basis: Floats, bound: float, grid: RowGrid, earlier: Floats | None = None) -> None:
+    def __init__(
+        self,
+        basis: Floats,
+        bound: float,
+        grid: RowGrid,
+        earlier: Floats | None = None,
+        *,
+        has_filter: bool = True,
+    ) -> None:
         given = np.asarray(basis, np.float64)
         size = len(given)
         if given.shape != (size, size) or not 0 < size <= MAX_EXACT_COLUMNS or not np.isfinite(given).all():
@@ -158,7 +167,7 @@ class IntegerTransform:
         assert all(sum(v * v for v in c) * grid.max_square < 1 << 106 for c in columns)
         most = max(sum(map(abs, column)) for column in columns)
         self.limb_bits = min(24, EXACT_BITS - most.bit_length())
-        self.filter = CertifiedRowFilter.build(self)
+        self.filter = CertifiedRowFilter.build(self) if has_filter else None
 
     def coordinates(self, rows: Floats) -> Floats:
         """u = B' x of rows on the grid in steps of 2^step_exponent, exactly; R is `max_steps` of them."""

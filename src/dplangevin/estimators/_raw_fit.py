@@ -101,6 +101,40 @@ class RawRelease:
 
 def fit_raw_table(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     """Plan from public inputs, charge once, limit rows per person, learn the schema, fit, and store the release."""
+    raw_fit = plan_raw_table(model, X, y, weights)
+    plan, schema_to_learn, records = raw_fit.plan, raw_fit.schema_to_learn, raw_fit.records
+    if plan.fit_plan.warning is not None:
+        warnings.warn(plan.fit_plan.warning, UserWarning, stacklevel=3)
+    if records.weights is not None and model.weight_bound is None:
+        warnings.warn(UNBOUNDED_WEIGHTS_MESSAGE, UserWarning, stacklevel=3)
+    if model.verbose:
+        print(plan.fit_plan)
+    saved_run = RunState.for_fit(
+        model.checkpoint,
+        plan.fit_plan.plan,
+        plan.learning,
+        plan.privacy_unit,
+        model.person,
+        None if schema_to_learn is None else schema_to_learn.to_dict(),
+        ledger=model.ledger,
+    )
+
+    def release(rng: np.random.Generator, seeded: bool) -> RawRelease:
+        return raw_fit.release(rng, seeded, saved_run)
+
+    raw_release = charge_then_release(
+        plan,
+        release,
+        model.random_state,
+        ledger=model.ledger,
+        checkpoint=saved_run,
+        rows_per_person=plan.privacy_unit.max_rows,
+    )
+    return _copy_fitted_attributes(model, plan, raw_release)
+
+
+def plan_raw_table(model: DPLinearModel, X: Any, y: Any, weights: Any) -> RawFit:
+    """Plan the fit of a raw table from what is public about it: columns, and the number of rows if that is."""
     if isinstance(model.schema, str) and model.schema == LEARN:
         raise learn_template_error(_feature_names(X, y))
     schema_to_learn = read_schema_to_learn(model.schema)
@@ -123,13 +157,7 @@ def fit_raw_table(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     )
     if not privacy_unit.chooses_rows:  # otherwise the number of rows is private
         check_shape((len(records), request.n_features), plan.fit_plan.plan.problem)
-    if plan.fit_plan.warning is not None:
-        warnings.warn(plan.fit_plan.warning, UserWarning, stacklevel=3)
-    if records.weights is not None and model.weight_bound is None:
-        warnings.warn(UNBOUNDED_WEIGHTS_MESSAGE, UserWarning, stacklevel=3)
-    if model.verbose:
-        print(plan.fit_plan)
-    raw_fit = RawFit(
+    return RawFit(
         model=model,
         model_copy=model_copy,
         schema_to_learn=schema_to_learn,
@@ -137,28 +165,6 @@ def fit_raw_table(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
         plan=plan,
         request=request,
     )
-    saved_run = RunState.for_fit(
-        model.checkpoint,
-        plan.fit_plan.plan,
-        plan.learning,
-        privacy_unit,
-        model.person,
-        None if schema_to_learn is None else schema_to_learn.to_dict(),
-        ledger=model.ledger,
-    )
-
-    def release(rng: np.random.Generator, seeded: bool) -> RawRelease:
-        return raw_fit.release(rng, seeded, saved_run)
-
-    raw_release = charge_then_release(
-        plan,
-        release,
-        model.random_state,
-        ledger=model.ledger,
-        checkpoint=saved_run,
-        rows_per_person=privacy_unit.max_rows,
-    )
-    return _copy_fitted_attributes(model, plan, raw_release)
 
 
 def _check_raw_options(model: DPLinearModel, schema_to_learn: LearnableSchema | None) -> None:

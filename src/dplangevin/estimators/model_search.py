@@ -470,6 +470,7 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
         spec = replace(
             spec,
             secure=is_exact and score.secure,
+            assumptions=_person_assumptions(unit),
             conditions=merge_conditions(*(each.conditions for each in guarantees)),
         )
         selection = CertifiedSpec(spec=spec, delta=self.delta)
@@ -559,6 +560,17 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
 def _row_adjacency(unit: PrivacyUnit) -> Adjacency:
     """Return the adjacency of rows: where rows are chosen by person, their number is private."""
     return "add-remove" if unit.chooses_rows else unit.adjacency
+
+
+def _person_assumptions(unit: PrivacyUnit) -> tuple[str, ...]:
+    """Return what a guarantee for persons assumes about their rows."""
+    if unit.chooses_rows:
+        return (
+            f"holds for all rows of a person: at most {unit.max_rows} of them are used, chosen at random and in secret",
+        )
+    if unit.max_rows > 1:
+        return (f"holds for all rows of a person who owns at most {unit.max_rows}",)
+    return ()
 
 
 def draw_held_out_rows(

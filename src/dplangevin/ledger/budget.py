@@ -229,14 +229,38 @@ class DatasetBudget:
             with open_store(self.url).transaction() as session:
                 last = _rows.read_last_cost(session, dataset_row)
             with _admission.translate_composition_errors():
-                cache.memo[key] = self._compute_remaining(dataset_row, cache, last)
+                cache.memo[key] = self._compute_remaining(dataset_row, cache.standing, last)
         remaining: Remaining = cache.memo[key]
         return remaining
 
+    def remaining_after(self, release: Guarantee | Chargeable) -> Remaining:
+        """Return what would still fit after one more release; raise BudgetExceeded if it does not fit.
+
+        Nothing is charged.
+        """
+        guarantee = release if isinstance(release, Guarantee) else release.guarantee
+        dataset_row, cache = self._read_row_and_cache()
+        cost = _cost_per_person(guarantee, dataset_row)
+        _check_strict(guarantee, dataset_row)
+        notes = self._admit(dataset_row, cache.standing, cost)
+        if isinstance(notes, str):
+            raise BudgetExceeded(notes)
+        standing = _admission.replay_entry(
+            _admission.declared_filter(dataset_row),
+            cache.standing,
+            dataset_row.entries + 1,
+            self.part_name,
+            cost,
+            json.dumps(notes),
+        )
+        after = replace(dataset_row, entries=dataset_row.entries + 1)
+        with _admission.translate_composition_errors():
+            return self._compute_remaining(after, standing, cost)
+
     def _compute_remaining(
-        self, dataset_row: DatasetRow, cache: CompositionCache, last: Guarantee | None
+        self, dataset_row: DatasetRow, standing: FilterStanding, last: Guarantee | None
     ) -> Remaining:
-        privacy_filter, standing = _admission.declared_filter(dataset_row), cache.standing
+        privacy_filter = _admission.declared_filter(dataset_row)
         states = set(standing.states_for(self.part_name).values())
         mu = min(privacy_filter.largest_mu(state) for state in states)
         return Remaining(

@@ -15,7 +15,9 @@ from scipy.special import logsumexp
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
+from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.problem import Problem
+from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
 
 WEIGHT_BITS = 20
 """Binary digits of a record's weight in units of the largest one: sums of classes are sums of whole numbers."""
@@ -54,6 +56,14 @@ def sum_class_weights(data: Dataset) -> Any:
 def count_scale(problem: Problem) -> float:
     """Return what a sum of `sum_class_weights` is divided by to give the mean of weight x indicator over n."""
     return problem.n * float(1 << WEIGHT_BITS) / problem.bounds.weight_bound
+
+
+def release_mean_counts(data: Dataset, draws: NoiseDraws, noise_std: float, *, is_exact: bool) -> Floats:
+    """Release the mean of weight x indicator of each class, with this noise on each."""
+    exact, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
+    if is_exact:
+        return add_rounded_gaussian_noise(exact, np.asarray(0), noise_std * scale, draws.source) / scale
+    return np.asarray(exact / scale + noise_std * draws.rng.standard_normal(exact.shape))
 
 
 def estimate_shares(means: Floats, noise_std: float, n: int, prior_power: float = -0.5) -> Floats:

@@ -30,8 +30,9 @@ MAX_EDGE_FOR_SECOND_RELEASE = 0.5
 """Largest p times the edge, at half the budget, at which the second moments are released twice."""
 MAX_EDGE_WITH_LONG_ROWS = 0.125
 """The same with longer rows: they scale the noise of the second release and of the gradients by row_norm_factor^2."""
-MAX_COLUMNS_FOR_ONE_RELEASE = 256
-"""Columns beyond which second moments are not released once: most eigenvalues would not stand above the noise."""
+MAX_COLUMNS_IN_NOISE, MIN_WIDE_SIGNAL = 256, 3.0
+"""Columns beyond which second moments are released once only where the signal-to-noise ratio is at least this: with
+less, most eigenvalues do not stand above the noise, and steps that converge in all directions overfit."""
 PURE_MOMENT_BUDGET_FRACTIONS = (0.1, 0.2)
 """Fractions of epsilon for the second moments of a pure guarantee: the larger one where the edge at the smaller one
 is below MAX_PURE_EDGE_FOR_LARGER_FRACTION, since noise on the minimiser then costs less than unidentified
@@ -148,7 +149,7 @@ def hides_features(request: Request) -> bool:
     return (
         request.delta > 0
         and request.defaults.labels != "several classes"
-        and request.n_columns <= MAX_COLUMNS_FOR_ONE_RELEASE
+        and request.n_columns <= MAX_COLUMNS_IN_NOISE
         and not MomentBudget.for_request(request).is_worthwhile
     )
 
@@ -202,7 +203,7 @@ class MomentBudget:
             edge=half_edge if releases_twice else full_edge,
             row_norm_factor=math.sqrt(max(1.0, MAX_EDGE_WITH_LONG_ROWS / scaled_edge)),
             is_worthwhile=full_edge <= MAX_RESOLVABLE_EDGE
-            and (columns <= MAX_COLUMNS_FOR_ONE_RELEASE or releases_twice),
+            and (columns <= MAX_COLUMNS_IN_NOISE or effective_n >= MIN_WIDE_SIGNAL * columns),
         )
 
 

@@ -8,12 +8,16 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dplangevin.errors import InvalidParameter
 from dplangevin.tables.columns import ArrowColumn
 from dplangevin.tables.frames import Table, check_unique_names
 from dplangevin.tables.text import Dialect, TextFile
 
 READ_ROWS = 1 << 16
+READ_LIST_ROWS = 1 << 12
+"""Rows of lists that are read at a time: a list may have thousands of cells."""
 BINARY_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".arrow": "ipc", ".feather": "ipc", ".ipc": "ipc"}
 TEXT_SUFFIXES = {".csv": ",", ".tsv": "\t", ".txt": ","}
 
@@ -21,7 +25,9 @@ TEXT_SUFFIXES = {".csv": ",", ".tsv": "\t", ".txt": ","}
 class TableFiles:
     """Records in one file, a folder, a glob pattern or several files with the same columns; or an Arrow dataset.
 
-    The column types of a file do not matter and may differ from file to file: every cell is read by itself.
+    The column types of a file do not matter and may differ from file to file: every cell is read by itself. A column
+    of lists of a fixed size, as embeddings are often stored in, counts as one column for each position in the list:
+    "embedding[0]", "embedding[1]" and so on.
 
     Parameters
     ----------
@@ -58,7 +64,8 @@ class TableFiles:
                     self._parts = [_open_dataset(path, str(kinds.copy().pop())) for path in paths]
             except OSError as error:
                 raise InvalidParameter(f"a file cannot be read: {error.strerror or 'damaged'}.") from None
-        headers = [text.names for text in self._texts] or [tuple(part.schema.names) for part in self._parts]
+        self._positions = [_list_positions(part.schema) for part in self._parts]
+        headers = [text.names for text in self._texts] or [tuple(names) for names in self._positions]
         for names in headers:
             check_unique_names(names)
         self.names: tuple[str, ...] = headers[0]
@@ -74,16 +81,24 @@ class TableFiles:
 
     def is_single_precision(self, names: Sequence[str]) -> bool:
         """Whether every one of these columns is stored in single precision."""
-        kinds = {str(part.schema.field(name).type) for part in self._parts for name in names}
-        return kinds == {"float"}
+        return {str(kind) for name in names for kind in self._cell_types(name)} == {"float"}
 
     def is_numeric(self, name: str) -> bool:
         """Whether every file declares a numeric type for this column; a text file declares none."""
         if self._texts:
             return False
         types = _import_arrow("types")
-        kinds = [part.schema.field(name).type for part in self._parts]
+        kinds = self._cell_types(name)
         return all(types.is_integer(k) or types.is_floating(k) or types.is_boolean(k) for k in kinds)
+
+    def _cell_types(self, name: str) -> list[Any]:
+        """Return the declared type of the cells of a column, in each file."""
+        kinds = []
+        for part, positions in zip(self._parts, self._positions, strict=True):
+            stored, position = positions[name]
+            kind = part.schema.field(stored).type
+            kinds.append(kind if position is None else kind.value_type)
+        return kinds
 
     def count_rows(self) -> int:
         """Return the number of records."""
@@ -94,12 +109,14 @@ class TableFiles:
         self.require_columns(names)
         for text in self._texts:
             yield from text.batches(names, READ_ROWS)
-        for part in self._parts:
+        for part, positions in zip(self._parts, self._positions, strict=True):
+            stored = list(dict.fromkeys(positions[name][0] for name in names))
+            is_wide = any(positions[name][1] is not None for name in names)
             # Arrow's threads would read ahead while records are written: the whole file, if the disk is slow.
-            options = {"batch_size": READ_ROWS, "batch_readahead": 1, "fragment_readahead": 1}
-            for batch in part.scanner(columns=list(names), use_threads=False, **options).to_batches():
-                cells = {name: ArrowColumn(batch.column(j)) for j, name in enumerate(names)}
-                yield Table(cells, batch.num_rows)
+            options = {"batch_readahead": 1, "fragment_readahead": 1}
+            options["batch_size"] = READ_LIST_ROWS if is_wide else READ_ROWS
+            for batch in part.scanner(columns=stored, use_threads=False, **options).to_batches():
+                yield _read_batch(batch, names, positions)
         if self._file_states() != self._state:
             raise InvalidParameter(
                 "a file changed after it was first read, so that what was computed for its rows (their persons, "
@@ -129,6 +146,44 @@ class TableFiles:
         return Table(
             {name: ArrowColumn(parts if parts else pa.nulls(0)) for name, parts in columns.items()}, rows
         )
+
+
+Positions = dict[str, tuple[str, int | None]]
+"""For each column, the name under which it is stored, and its position in the lists that are stored there, or None."""
+
+
+def _list_positions(schema: Any) -> Positions:
+    """Return the columns of a file, those of a list of a fixed size one by one."""
+    types, positions = _import_arrow("types"), Positions()
+    for field in schema:
+        if types.is_fixed_size_list(field.type):
+            positions |= {f"{field.name}[{j}]": (field.name, j) for j in range(field.type.list_size)}
+        else:
+            positions[field.name] = (field.name, None)
+    return positions
+
+
+def _read_batch(batch: Any, names: Sequence[str], positions: Positions) -> Table:
+    """Return these columns of a batch; a list that is absent, or lacks a cell, has cells that are no numbers."""
+    import pyarrow as pa
+
+    matrices: dict[str, Any] = {}
+    columns = {}
+    for name in names:
+        stored, position = positions[name]
+        cells = batch.column(stored)
+        if position is None:
+            columns[name] = ArrowColumn(cells)
+            continue
+        if stored not in matrices:
+            size = cells.type.list_size
+            # `flatten` would leave absent lists out and move the cells of all rows that follow
+            flat = ArrowColumn(cells.values.slice(cells.offset * size, len(cells) * size)).numbers()
+            matrix = np.array(flat.reshape(len(cells), size))
+            matrix[cells.is_null().to_numpy(zero_copy_only=False)] = np.nan
+            matrices[stored] = np.ascontiguousarray(matrix.T)
+        columns[name] = ArrowColumn(pa.array(matrices[stored][position]))
+    return Table(columns, batch.num_rows)
 
 
 def is_path(data: Any) -> bool:

@@ -137,8 +137,13 @@ def test_the_determinant_never_takes_more_than_half(epsilon: float) -> None:
 
 
 def test_pure_noise_is_used_for_few_parameters_of_few_records_only() -> None:
-    few, many = plan_for(n=40, n_features=2), plan_for(n_features=2)
+    few, many = plan_for(n=40, n_features=2, fit_intercept=False), plan_for(n_features=2)
     assert few.plan.guarantee.kind == "pure"
+    counted = plan_for(
+        n=40, n_features=2
+    ).plan.spec  # noise hides the features: the constant model is counted
+    assert counted.count_noise_std is not None
+    assert counted.recount_noise_std is not None
     assert few.plan.guarantee.epsilon(0.0) <= 1.0
     assert many.plan.spec.mechanism == "whitened-gd"
     assert plan_for(n_features=2, mechanism="noisy-gd").plan.spec.mechanism == "noisy-gradient"

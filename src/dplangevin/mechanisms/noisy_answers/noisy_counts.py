@@ -34,7 +34,7 @@ from dplangevin.mechanisms.noisy_answers.spec import (
     NoisyAnswersSpec,
     check_exponent,
 )
-from dplangevin.mechanisms.release import AnswersRelease, check_seed
+from dplangevin.mechanisms.release import AnswersRelease
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.sampling.exact_noise import add_rounded_noise, sample_norm_noise
@@ -65,7 +65,6 @@ class NoisyCounts:
         checkpoint: CheckpointPath = None,
     ) -> Floats:
         """Return the noisy counts; counts given as a function are read after the ledger is charged."""
-        check_seed(self.plan.spec.secure, random_state)
         return self.run(counts, random_state, ledger, checkpoint).values[0]
 
     def run(

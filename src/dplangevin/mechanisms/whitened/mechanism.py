@@ -16,12 +16,11 @@ from dplangevin.data.integer_words import Dyadic, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
-    count_scale,
     estimate_shares,
     fit_constant,
     prior_power,
+    release_mean_counts,
     score_uncertainty,
-    sum_class_weights,
 )
 from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid, release_gradient
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
@@ -57,7 +56,7 @@ from dplangevin.mechanisms.whitened.whitening import (
 )
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
@@ -179,11 +178,7 @@ def release_counts(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws, noise_s
     """Release the mean of weight x indicator of each class, with this noise; empty without noise."""
     if noise_std is None:
         return np.empty(0)
-    exact, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
-    if spec.secure:
-        noisy = add_rounded_gaussian_noise(exact, np.asarray(0), noise_std * scale, draws.source)
-        return noisy / scale
-    return np.asarray(exact / scale + noise_std * draws.rng.standard_normal(exact.shape))
+    return release_mean_counts(data, draws, noise_std, is_exact=spec.secure)
 
 
 def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:

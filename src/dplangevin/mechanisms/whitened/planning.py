@@ -69,7 +69,7 @@ def _plan_with_curvature(request: Request) -> FitPlan:
         squares = SLOPE_BUDGET_FRACTION
     fraction *= 1 - 1e-7  # epsilon was rounded
     noise_stds: dict[str, Any] = {
-        "curvature_noise_std": _release_noise_std(
+        "curvature_noise_std": release_noise_std(
             request, problem, fraction * (1 - squares), math.sqrt(request.n_changed_records)
         )
     }
@@ -120,7 +120,7 @@ def _plan_descent(request: Request, keep_likelihood: bool = False) -> FitPlan:
     curvature, clip_explanation = problem.loss.step_curvature, explain_clip(problem, signal_to_noise)
     warning = low_signal_warning(request, moment_budget.effective_n / request.n_columns)
     spec = WhitenedSpec(
-        moment_noise_std=_release_noise_std(
+        moment_noise_std=release_noise_std(
             request,
             problem,
             (1 - count_fraction) * MOMENT_BUDGET_FRACTION / moment_budget.n_moment_releases,
@@ -166,7 +166,7 @@ def _phase_fields(
     if moment_budget.n_moment_releases == 2 and problem.loss.unclipped_loss.is_quadratic:
         steps = RIDGE_STEPS
     if moment_budget.n_moment_releases == 1 or not shape.adapts_steps:
-        noise = _release_noise_std(request, problem, descent_fraction / steps, slope)
+        noise = release_noise_std(request, problem, descent_fraction / steps, slope)
         tail = steps - math.ceil(TAIL_FRACTION * steps)
         equal = {"n_steps": steps, "noise_std": noise, "average_from": tail}
         if not count_fraction:
@@ -179,7 +179,7 @@ def _phase_fields(
         (1 - APPROACH_BUDGET_FRACTION) / (LOGISTIC_MIN_STEPS - APPROACH_STEPS),
     )
     first, later = (
-        _release_noise_std(request, problem, descent_fraction * fraction, slope) for fraction in fractions
+        release_noise_std(request, problem, descent_fraction * fraction, slope) for fraction in fractions
     )
     counts = _count_fields(request, problem, count_fraction, later, LOGISTIC_MIN_STEPS - APPROACH_STEPS)
     return counts | {
@@ -207,13 +207,13 @@ def _count_fields(
     sensitivity = math.sqrt(request.n_changed_records) * request.weight_bound
     step_sensitivity = request.n_changed_records * problem.constants.lipschitz / problem.row_norm
     recount = step_noise * sensitivity / (step_sensitivity * math.sqrt(n_later_steps))
-    counts = {"count_noise_std": _release_noise_std(request, problem, count_fraction, sensitivity)}
+    counts = {"count_noise_std": release_noise_std(request, problem, count_fraction, sensitivity)}
     if request.defaults.guards_constant or rules.hides_features(request):
         counts["recount_noise_std"] = recount * (1 + RECOUNT_MARGIN)
     return counts
 
 
-def _release_noise_std(
+def release_noise_std(
     request: Request, problem: Problem, budget_fraction: float, sensitivity: float
 ) -> float:
     """Return the noise at which one release costs this fraction of mu^2, slightly larger for rounding.

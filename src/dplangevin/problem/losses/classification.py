@@ -217,6 +217,7 @@ class Softmax(MulticlassLoss):
         averaged_fraction=2 / 3,
         min_clip=0.5,
         clip_is_convex=False,
+        ridge_whitens=True,
     )
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ class ModelDefaults:
     adapts_steps : whether the first few steps decide how many follow (by measurement).
     counts_classes : whether a fit starts at the constant model of noisy class counts, or of a noisy mean target (by
         measurement).
+    ridge_whitens : whether whitening with a floor is better where columns are many (by measurement).
     guards_constant : whether a fit also returns to that model as far as noise hides what features add (by measurement).
     whitens_purely : whether second moments under a pure guarantee are worth their budget (by measurement).
     """
@@ -47,6 +48,7 @@ class ModelDefaults:
     shrinks: bool = False
     adapts_steps: bool = False
     counts_classes: bool = False
+    ridge_whitens: bool = False
     guards_constant: bool = False
     whitens_purely: bool = False
 

@@ -311,7 +311,8 @@ def test_every_model_has_the_default(model: str) -> None:
         ({"delta": 0.0}, "whitened-objective"),
         ({"n": 300, "epsilon": 0.1}, "noisy-gradient"),
         ({"n_features": 256}, "whitened-gd"),  # one look
-        ({"n_features": 257}, "noisy-gradient"),
+        ({"n_features": 257}, "whitened-gd"),
+        ({"n_features": 257, "n": 2000}, "noisy-gradient"),  # a signal-to-noise ratio below 3
         ({"n_features": 257, "n": 2_000_000}, "whitened-gd"),  # two looks
         ({"mechanism": "whitened-gd", "n": 300, "epsilon": 0.1}, "whitened-gd"),
     ],
@@ -319,7 +320,7 @@ def test_every_model_has_the_default(model: str) -> None:
 def test_what_is_stated_keeps_its_route(changes: dict[str, Any], kind: str) -> None:
     recipe = plan_fit(**stated(**changes))
     assert recipe.plan.spec.mechanism == kind
-    fallback = changes in ({"n": 300, "epsilon": 0.1}, {"n_features": 257})
+    fallback = changes in ({"n": 300, "epsilon": 0.1}, {"n_features": 257, "n": 2000})
     assert ("no feature second-moment matrix" in str(recipe)) == fallback
 
 

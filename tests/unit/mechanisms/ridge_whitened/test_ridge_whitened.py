@@ -1,0 +1,216 @@
+"""Ridge-whitened descent: its budget adds up on every branch, its rule follows public and released numbers alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dplangevin import DPLinearSVC, DPLogisticRegression, plan_fit
+from dplangevin.accounting.conversions import gdp_mu
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.ridge_whitened.coordinates import (
+    FLOOR,
+    MAX_SCORE_NOISE,
+    MIN_SCORE_NOISE,
+    RidgeCoordinates,
+)
+from dplangevin.mechanisms.ridge_whitened.mechanism import row_grid, wants_moment
+from dplangevin.mechanisms.ridge_whitened.spec import PLAIN_STEP_FACTOR, RidgeWhitenedSpec
+
+STATED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "fit_intercept": False}
+
+
+def make_spec(**changes: Any) -> RidgeWhitenedSpec:
+    fields: dict[str, Any] = {
+        "moment_noise_std": 1e-3, "noise_std": 1e-3, "step_cap": 20.0, "max_moment_releases": 3,
+        "further_noise_std": 1e-3, "further_fraction": 0.05,
+    }  # fmt: skip
+    return RidgeWhitenedSpec(**(fields | changes))
+
+
+def embeddings(n: int, p: int, classes: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    amplitudes = np.arange(1, p + 1) ** -0.5
+    means = rng.standard_normal((classes, p)) * amplitudes
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    y = rng.integers(0, classes, n)
+    X = 3 * rng.standard_normal((n, p)) * amplitudes / np.linalg.norm(amplitudes) + means[y]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("dimension", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("n_further", [0, 1, 2])
+def test_all_that_follows_the_first_moment_costs_the_same(dimension: float, n_further: int) -> None:
+    """1 / sigma_T^2 over T steps and the fractions of further moments add up to 1 / noise_std^2."""
+    spec = make_spec()
+    planned = spec.plan_descent(dimension, 0.1, n_further)
+    assert spec.min_steps <= planned.n_steps <= spec.max_steps
+    left = planned.n_steps * (spec.noise_std / planned.noise_std) ** 2
+    assert left + n_further * spec.further_fraction == pytest.approx(1.0, rel=1e-12)
+
+
+def test_noise_limits_steps_of_high_dimension_and_time_those_of_low_dimension() -> None:
+    spec = make_spec()
+    noisy, timed = spec.plan_descent(500.0, 0.1, 0), spec.plan_descent(1.0, 0.1, 0)
+    assert (noisy.n_steps, noisy.is_accelerated, noisy.average_from) == (8, False, 7)
+    # plain steps: the noise of a score is 1.39 x 8 x score_noise, whatever the numbers are
+    spread = noisy.step_size * noisy.noise_std * math.sqrt(noisy.n_steps) * 500.0
+    assert spread == pytest.approx(PLAIN_STEP_FACTOR * 8 * 0.1)
+    assert (timed.n_steps, timed.is_accelerated, timed.average_from) == (18, True, 9)
+    assert timed.step_size == pytest.approx(100 * (8 / 18) ** 2)
+    assert spec.plan_descent(1e-6, 0.1, 0).step_size == spec.step_cap
+
+
+def test_coordinates_are_white_above_the_floor() -> None:
+    values, noise = np.array([0.4, 0.3, 0.1]), 1e-4
+    edge = noise * math.sqrt(6)
+    found = RidgeCoordinates(n_columns=3).refine(np.diag(values), noise, None)
+    assert found.transform is not None
+    cleaned = (values + np.sqrt(values**2 - edge**2)) / 2
+    expected = cleaned / (cleaned + FLOOR * edge)
+    white = found.transform.basis.T @ np.diag(cleaned) @ found.transform.basis
+    assert np.sort(np.diag(white)) == pytest.approx(np.sort(expected))
+    assert found.effective_dimension == pytest.approx(expected.sum()) == pytest.approx(found.bound**2)
+    # a further moment, of white rows over R, leaves them white
+    again = found.refine(np.diag(np.diag(white)) / found.bound**2, noise, None)
+    assert again.transform is not None
+    twice = again.transform.basis.T @ np.diag(cleaned) @ again.transform.basis
+    assert np.diag(twice) == pytest.approx(np.ones(3), rel=0.01)
+    assert (found.n_releases, again.n_releases) == (1, 2)
+
+
+def test_columns_that_noise_hides_add_little_length() -> None:
+    """Full whitening has R^2 = p; with a floor, R^2 stays near the number of directions that were seen."""
+    p = 400
+    values = np.concatenate([[0.5, 0.4], np.full(p - 2, 1e-6)])
+    found = RidgeCoordinates(n_columns=p).refine(np.diag(values), 1e-3, None)
+    assert found.effective_dimension < 10
+    assert found.score_noise == pytest.approx(MAX_SCORE_NOISE, rel=0.1)
+    hidden = RidgeCoordinates(n_columns=p).refine(np.eye(p) / p, 1e-3, None)
+    assert hidden.score_noise == MIN_SCORE_NOISE
+    even = RidgeCoordinates(n_columns=p).refine(np.eye(p) / p, 1e-6, None)
+    assert even.effective_dimension > 0.9 * p
+
+
+def test_integer_coordinates_are_the_rounded_ones() -> None:
+    p = 8
+    problem = plan_fit(
+        model="multinomial", n=1000, n_features=p, n_classes=3, adjacency="add-remove", **STATED
+    ).plan.problem
+    grid = row_grid(make_spec(), problem)
+    matrix = np.diag(np.geomspace(0.5, 1e-3, p))
+    rounded, plain = (RidgeCoordinates(n_columns=p).refine(matrix, 1e-4, g) for g in (grid, None))
+    assert rounded.integer_transform is not None
+    assert rounded.transform is not None
+    assert plain.transform is not None
+    assert rounded.integer_transform.filter is None
+    assert rounded.transform.basis == pytest.approx(plain.transform.basis, abs=1e-7)
+    assert rounded.bound == pytest.approx(plain.bound, rel=1e-8)
+    assert rounded.bound <= plain.bound
+
+
+def test_moments_are_released_while_time_is_the_limit() -> None:
+    spec, start = make_spec(), RidgeCoordinates(n_columns=4)
+    assert wants_moment(spec, start)
+    assert not wants_moment(make_spec(max_moment_releases=0), start)
+    low, high = np.diag([0.9, 0.05, 1e-9, 1e-9]), np.eye(4) / 4
+    steep, even = (start.refine(matrix, 0.02, None) for matrix in (low, high))
+    assert wants_moment(spec, steep)
+    assert not wants_moment(make_spec(max_moment_releases=1, further_fraction=0.0), steep)
+    assert not wants_moment(make_spec(noise_std=1.0), even)  # noise is the limit
+    assert not wants_moment(make_spec(further_noise_std=1.0), steep)  # it would show nothing
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_moment_releases": 4}, "at most 3"),
+        ({"max_steps": 4}, "less than min_steps"),
+        ({"further_fraction": 0.5}, "leave some of it"),
+        ({"further_fraction": 0.0}, "must have a part"),
+        ({"step_cap": 0.0}, "step_cap"),
+    ],
+)
+def test_specs_that_make_no_sense_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        make_spec(**changes)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("n_classes", [3, 200])
+def test_a_plan_spends_the_budget_and_no_more(adjacency: str, n_classes: int) -> None:
+    plan = plan_fit(
+        model="multinomial", n=20_000, n_features=500, n_classes=n_classes, adjacency=adjacency, **STATED
+    ).plan
+    assert plan.spec.mechanism == "ridge-whitened-gd"
+    spent = math.sqrt(sum(part.count * part.mu**2 for part in plan.guarantee.parts))  # type: ignore[attr-defined]
+    assert spent == pytest.approx(gdp_mu(1.0, 1e-6), rel=1e-7)
+    assert plan.guarantee.epsilon() <= 1.0
+    assert plan.guarantee.arithmetic == "discrete-grid"
+
+
+def test_the_rule_depends_on_public_numbers() -> None:
+    def chosen(model: str, n: int, p: int, **more: Any) -> str:
+        stated = {**STATED, "adjacency": "replace-one", **more}
+        return str(plan_fit(model=model, n=n, n_features=p, **stated).plan.spec.mechanism)
+
+    softmax = {"n_classes": 10}
+    assert chosen("multinomial", 50_000, 127, **softmax) == "whitened-gd"
+    assert chosen("multinomial", 50_000, 128, **softmax) == "ridge-whitened-gd"
+    assert chosen("multinomial", 2_000, 48, **softmax) == "ridge-whitened-gd"
+    assert chosen("multinomial", 50_000, 500, alpha=0.1, **softmax) == "noisy-gradient"
+    for model in ("logistic", "svc"):
+        assert [chosen(model, 50_000, p) for p in (250, 262, 1_500)] == ["whitened-gd"] * 3
+        assert chosen(model, 5_000, 2_000) == "noisy-gradient"
+
+
+def test_the_columns_have_no_cliff() -> None:
+    """Ten more columns than 256 change nothing that is visible: before, the default turned to plain descent there."""
+    accuracies = []
+    for p in (250, 262):
+        X, y = embeddings(12_000, p, 2, 5)
+        for kind in (DPLogisticRegression, DPLinearSVC):
+            model = kind(**STATED | {"epsilon": 4.0}, classes=[0, 1], random_state=1).fit(X[:8000], y[:8000])
+            assert model.plan_.plan.spec.mechanism == "whitened-gd"
+            accuracies.append(float((model.predict(X[8000:]) == y[8000:]).mean()))
+    assert np.ptp(accuracies) < 0.03
+    assert min(accuracies) > 0.9
+
+
+@pytest.mark.parametrize("secure", [None, False])
+def test_many_classes_are_told_apart(secure: bool | None) -> None:
+    X, y = embeddings(12_000, 130, 20, 2)
+    model = DPLogisticRegression(
+        **STATED | {"epsilon": 4.0}, classes=list(range(20)), random_state=0, secure=secure
+    )
+    model.fit(X[:10_000], y[:10_000])
+    assert model.plan_.plan.spec.mechanism == "ridge-whitened-gd"
+    assert (model.predict(X[10_000:]) == y[10_000:]).mean() > 0.7
+
+
+def test_single_precision_gives_the_same_model() -> None:
+    """Rows on the grid are the same numbers in both precisions, and so are the sums."""
+    X, y = embeddings(1_000, 60, 3, 1)
+    fits = [
+        DPLogisticRegression(**STATED, classes=[0, 1, 2], random_state=4).fit(rows, y)
+        for rows in (X, X.astype(np.float64))
+    ]
+    assert fits[0].plan_.plan.spec.mechanism == "ridge-whitened-gd"
+    assert np.abs(fits[0].coef_ - fits[1].coef_).max() < 1e-2 * np.abs(fits[0].coef_).max()
+
+
+def test_weights_intercept_and_counts() -> None:
+    X, y = embeddings(3_000, 60, 2, 3)
+    y = ((y == 1) & (np.arange(3_000) % 5 == 0)).astype(int)  # a rare class
+    stated = STATED | {"fit_intercept": True, "mechanism": "ridge-whitened-gd", "epsilon": 8.0}
+    model = DPLogisticRegression(**stated, classes=[0, 1], random_state=1, weight_bound=2.0)
+    model.fit(X, y, sample_weight=np.full(3_000, 2.0))
+    spec = model.plan_.plan.spec
+    assert spec.count_noise_std is not None
+    assert abs(model.predict_proba(X)[:, 1].mean() - y.mean()) < 0.05
+    with pytest.raises(InvalidParameter, match="neither ridge nor radius"):
+        DPLogisticRegression(**stated, classes=[0, 1], alpha=0.1).fit(X, y)
