@@ -128,6 +128,12 @@ def write_text(path: str | Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8", newline="")
 
 
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a binary file atomically."""
+    with replace_atomically(path) as draft:
+        draft.write_bytes(content)
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file of mode 0600 atomically, while its run holds the lock; a symbolic link is replaced by a file."""
     draft = draft_path(path)

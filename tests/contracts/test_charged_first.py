@@ -150,7 +150,7 @@ def test_files_are_read_after_the_charge(tmp_path: Path, monkeypatch: pytest.Mon
         ((X[:, :0], Y), "0 feature"),
         ((X + 1j, Y), "Complex data"),
         ((np.ma.masked_array(X), Y), "masked"),
-        (({"a": 1.0}, Y), "table of numbers"),
+        (({"a": 1.0}, Y), "must be a list or an array"),
     ],
 )
 def test_public_faults_are_refused_before_the_charge(given: Any, words: str) -> None:

@@ -17,6 +17,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -177,7 +179,13 @@ FRAMES: dict[str, Callable[[list[Any]], Any]] = {
     "DataFrame": lambda cells: pd.DataFrame({"x": cells}),
     "polars": lambda cells: pl.DataFrame({"x": cells}),
     "Arrow table": lambda cells: pa.table({"x": cells}),
+    "dictionary of columns": lambda cells: {"x": cells},
+    "dictionary of arrays": lambda cells: {"x": _objects(cells)},
+    "polars LazyFrame": lambda cells: pl.LazyFrame({"x": cells}),
+    "polars frame of narwhals": lambda cells: nw.from_native(pl.DataFrame({"x": cells})),
+    "DuckDB relation of Arrow": lambda cells: _DUCKDB.from_arrow(pa.table({"x": cells})),
 }
+_DUCKDB = duckdb.connect()
 FILES: dict[str, Callable[[list[Any], Path], None]] = {
     "Parquet": lambda cells, path: pq.write_table(pa.table({"x": cells}), path.with_suffix(".parquet")),
     "Feather": lambda cells, path: feather.write_feather(

@@ -27,7 +27,7 @@ from fuzz._old_reader import old_column
 SOME = 1500
 UNTOUCHED = (
     "list", "tuple", "deque", "own list", "array of objects", "structured array", "Series of objects", "lists",
-    "tuples", "deques", "dictionaries", "arrays of objects",
+    "tuples", "deques", "dictionaries", "arrays of objects", "dictionary of columns", "dictionary of arrays",
 )  # fmt: skip
 """Containers that hold a cell as it is."""
 

@@ -88,7 +88,7 @@ SLIPS: tuple[tuple[str, str, str], ...] = (
     ("cli_sample", "release_options.random_state,\n                ledger=budget,\n                checkpoint", "release_options.random_state, checkpoint"),
     ("cli_fit", "ledger=budget, person=person, max_rows_per_person=max_rows_per_person,", "ledger=budget, max_rows_per_person=max_rows_per_person,"),
     ("cli_fit", "checkpoint=release_options.checkpoint, ledger=budget, person=person, max_rows_per_person=max_rows_per_person,", "checkpoint=release_options.checkpoint, person=person, max_rows_per_person=max_rows_per_person,"),
-    ("cli_fit", "if path.resolve() == private.resolve():", "if False:"),
+    ("cli_fit", "if private is not None and path.resolve() == private.resolve():", "if False:"),
     ("cli_payer", "if self.ledger is None or self.dataset is None:\n", "if self.ledger is None or self.dataset is None:\n            return None\n"),
     ("ledger_cost", "    if guarantee.adjacency != dataset_row.adjacency:\n", "    if False:\n"),
     ("ledger_cost", "if rows and tuple(rows[0][:2]) != (_rows.content_digest(content), self.part_name):", "if False:"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         zcdp_delta as zcdp_delta,
         zcdp_epsilon as zcdp_epsilon,
     )
+    from dplangevin.accounting.dp_events import guarantee_from_event as guarantee_from_event
     from dplangevin.accounting.guarantee import (
         Guarantee as Guarantee,
         NotPrivate as NotPrivate,

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._notebook import render_list, render_pairs
 from dplangevin.accounting import compose, conversions as cv
 from dplangevin.accounting.conditions import Condition, merge_conditions
 from dplangevin.accounting.parts import PrivacyPart, merge_equal_parts
@@ -42,6 +43,7 @@ _PROOFS: dict[str, str] = {
     "langevin-last-iterate": "",
     "sgld-trajectory": "",
     "sgld-last-iterate": "",
+    "composed-events": "",
 }
 """The proofs of statements that are no `Theorem` classes; "" for those used as published, with a reference."""
 
@@ -178,6 +180,24 @@ class Guarantee:
                 *(f"- assumes: {assumption}" for assumption in self.assumptions),
             ]
         )
+
+    def _repr_html_(self) -> str:
+        delta = self.at_delta or 0.0
+        epsilon = self.epsilon(delta)
+        level = (
+            f"{math.ceil(epsilon * 1e4) / 1e4:.4f}".rstrip("0").rstrip(".") if epsilon < 1e6 else str(epsilon)
+        )
+        pairs = [
+            ("epsilon", level),
+            ("delta", f"{delta:g}" if delta else "0 (pure)"),
+            ("neighbours", self.adjacency),
+            ("rows per person", self.rows_per_person),
+            ("released", self.release),
+            ("theorem", f"{self.theorem} ({self.origin.kind})"),
+            *(("conditional on", condition.text) for condition in self.conditions),
+        ]
+        notes = render_list("assumptions and reference", [*self.assumptions, self.reference])
+        return render_pairs("Privacy guarantee", pairs, notes)
 
     @property
     def is_unconditional(self) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dplangevin import _check, _files, _plain
+from dplangevin._notebook import render_pairs
 from dplangevin._version import __version__
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.registry import (
@@ -69,6 +70,10 @@ class CertifiedSpec:
         guarantee = certify_plan(self.constants, self.spec, delta=self.delta, theorem=self.theorem)
         object.__setattr__(self, "guarantee", guarantee)
         object.__setattr__(self, "theorem", guarantee.theorem)
+
+    def _repr_html_(self) -> str:
+        pairs = [("mechanism", self.spec.mechanism), ("public parameters", self.spec)]
+        return render_pairs("Plan of a run", pairs, self.guarantee._repr_html_())
 
 
 @dataclass(frozen=True, kw_only=True)

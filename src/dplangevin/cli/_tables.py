@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.tables import CellColumn, Dialect, Table, TableFiles
+from dplangevin.tables import CellColumn, Dialect, Table, TableFiles, TableQuery
+from dplangevin.tables.lazy import copy_lazy_table
 
 
 def text_dialect(delimiter: str | None) -> Dialect | None:
@@ -26,6 +27,19 @@ def read_table(path: Path, delimiter: str | None = None) -> Table:
         raise
     except Exception:  # the parser's own message would show values of the table
         raise InvalidParameter(f"{path} could not be read as a {path.suffix or 'CSV'} table.") from None
+
+
+def open_query(url: str, sql: str, ledger: Any) -> TableFiles:
+    """Open a query to a database; for a strict data set of the ledger it must be a stored table."""
+    query = TableQuery(url, sql)
+    if getattr(ledger, "strict", False) and not query.is_stored_table:
+        raise InvalidParameter(
+            "this data set is strict: --sql must be the name of a stored table, since a statement may mix records. "
+            "Nothing was charged."
+        )
+    files = copy_lazy_table(query)
+    assert isinstance(files, TableFiles)
+    return files
 
 
 def split_target(table: Table, name: str) -> tuple[Table, CellColumn]:
@@ -95,7 +109,7 @@ def resolve_classes(schema: Any, classes: list[str] | None) -> Any:
 
 
 @contextmanager
-def hide_cell_errors(path: Path, schema: Any = None) -> Iterator[None]:
+def hide_cell_errors(path: Path | None, schema: Any = None) -> Iterator[None]:
     """Replace errors of other libraries about the table's cells: their messages would show values of the table."""
     try:
         yield
@@ -105,4 +119,5 @@ def hide_cell_errors(path: Path, schema: Any = None) -> Iterator[None]:
         target = "the target must hold one label or number in every row"
         if schema is None:
             target = f"without a schema every feature must be a finite number, and {target}"
-        raise InvalidParameter(f"the table {path} cannot be used: {target}.") from None
+        name = "" if path is None else f" {path}"
+        raise InvalidParameter(f"the table{name} cannot be used: {target}.") from None

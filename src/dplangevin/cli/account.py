@@ -70,7 +70,7 @@ def calibrate_command(
         orders=o.renyi_orders(context),
     )
     if quiet:
-        wanted_noise = noise_std is None
+        wanted_noise = noise_std is None and context.params["noise_multiplier"] is None
         parameter = result.calibrated_parameter
         typer.echo(repr(parameter[1] if wanted_noise and parameter else result.steps))
     elif as_json:

@@ -25,6 +25,7 @@ from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.count import count_table
 from dplangevin.cli.demo import reproduce_figures, run_demo
 from dplangevin.cli.doctor import run_doctor
+from dplangevin.cli.export import export_model
 from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import choose_epsilon_command, fit_model, plan_model, predict_table
 from dplangevin.cli.papers import app as papers_app
@@ -156,6 +157,7 @@ app.command("calibrate")(calibrate_command)
 app.command("plan")(plan_model)
 app.command("fit")(fit_model)
 app.command("predict")(predict_table)
+app.command("export")(export_model)
 app.command("choose-epsilon")(choose_epsilon_command)
 app.command("sample")(sample_coefficients)
 app.command("count")(count_table)

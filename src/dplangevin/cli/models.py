@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,6 +82,13 @@ Learn = Annotated[
     typer.Option(
         "--learn",
         help="Columns whose ranges and categories are learned privately: age=number,job=category.",
+    ),
+]
+Sql = Annotated[
+    str | None,
+    typer.Option(
+        "--sql",
+        help="Name of a table, or a SELECT statement, in the database DATA: postgresql://... or a .duckdb file.",
     ),
 ]
 Person = Annotated[
@@ -208,13 +216,16 @@ def _preview_schema_fit(
 
 @expand_option_groups
 def fit_model(
-    data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
+    data: Annotated[
+        str, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv; with --sql the URL of a database.")
+    ],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     epsilon: Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
     *,
     delta: Delta = 1e-5,
     model: Model = "logistic",
+    sql: Sql = None,
     table: PublicTableOptions,
     learn: Learn = None,
     person: Person = None,
@@ -242,32 +253,40 @@ def fit_model(
 
     _check_model_name(model)
     outputs = {"--output": output, "--report": report, "--checkpoint": release_options.checkpoint}
+    file = None if sql is not None else Path(data)
     _outputs.check_outputs(
-        outputs, reads=(data, table.schema, public), ledger=release_options.ledger, sign=sign
+        outputs, reads=(file, table.schema, public), ledger=release_options.ledger, sign=sign
     )
-    loaded_schema, target_options = _public_statements(model, target, table, learn, data)
     budget = release_options.open_budget()
+    if file is None:
+        records: Any = _tables.open_query(data, str(sql), budget)
+    elif "://" in data:
+        raise InvalidParameter("a database needs --sql, the name of a table or a SELECT statement.")
+    else:
+        records = _tables.read_table(file, table.delimiter)
+    loaded_schema, target_options = _public_statements(model, target, table, learn, records.names)
     estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
         epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=loaded_schema, adjacency=adjacency,
         n_public=n_public, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure,
         intervals=intervals, random_state=release_options.random_state,
         checkpoint=release_options.checkpoint, ledger=budget, person=person, max_rows_per_person=max_rows_per_person,
         **target_options,
-        public_data=_read_public_table(public, data, target, table.delimiter), public_method=public_method,
+        public_data=_read_public_table(public, file, target, table.delimiter), public_method=public_method,
         compare=compare,
     )  # fmt: skip
-    features, labels = _tables.split_target(_tables.read_table(data, table.delimiter), target)
+    features, labels = (records, target) if file is None else _tables.split_target(records, target)
     with _outputs.deliver_results(release_options) as delivery:
-        with _tables.hide_cell_errors(data, loaded_schema), progress(quiet=output_format.quiet, log=True):
+        with _tables.hide_cell_errors(file, loaded_schema), progress(quiet=output_format.quiet, log=True):
             estimator.fit(features, labels)
         if loaded_schema is None:
-            estimator.feature_names_in_ = np.array(features.names, dtype=object)
+            names = [name for name in records.names if name != target]
+            estimator.feature_names_in_ = np.array(names, dtype=object)
         _deliver_model(delivery, estimator, output, report, sign)
     _print_result(estimator, output, delta, output_format)
 
 
 def _public_statements(
-    model: str, target: str, table: PublicTableOptions, learn: str | None, data: Path
+    model: str, target: str, table: PublicTableOptions, learn: str | None, names: Sequence[str]
 ) -> tuple[Any, dict[str, Any]]:
     """Return what is public about the table: its schema, and the range or the classes of its target."""
     from dplangevin.cli import _tables
@@ -276,7 +295,7 @@ def _public_statements(
     numeric = target if table.target_bounds is None and not classifier else None
 
     def feature_names() -> list[str]:
-        return [name for name in _tables.read_table(data, table.delimiter).names if name != target]
+        return [name for name in names if name != target]
 
     schema = _tables.read_stated_schema(table.schema, learn, numeric, feature_names)
     return schema, table.target_options(schema, classifier=classifier)
@@ -405,7 +424,7 @@ def _to_csv(columns: dict[str, Any]) -> str:
 
 
 def _read_public_table(
-    path: Path | None, private: Path, target: str, delimiter: str | None
+    path: Path | None, private: Path | None, target: str, delimiter: str | None
 ) -> tuple[Any, Any] | None:
     """Read the public table; the private file itself is refused, since its rows would have no protection."""
     from dplangevin.cli import _tables
@@ -413,7 +432,7 @@ def _read_public_table(
     if path is None:
         return None
     table = _tables.read_table(path, delimiter)
-    if path.resolve() == private.resolve():
+    if private is not None and path.resolve() == private.resolve():
         raise InvalidParameter("--public names the private table itself; its rows would have no protection.")
     return _tables.split_target(table, target)
 

@@ -61,6 +61,28 @@ NoiseStd = Annotated[
         "X|FORMULA|FILE",
     ),
 ]
+NoiseMultiplier = Annotated[
+    float | None,
+    _panel_option(
+        "--noise-multiplier",
+        "DP-SGD: noise on the SUM of clipped gradients, in units of the clipping norm.",
+        _RUN_PANEL,
+        "X",
+    ),
+]
+SampleRate = Annotated[
+    float | None,
+    _panel_option(
+        "--sample-rate",
+        "DP-SGD: probability of a record to be in a batch; or --n with --batch-size.",
+        _RUN_PANEL,
+        "X",
+    ),
+]
+Epochs = Annotated[
+    float | None,
+    _panel_option("--epochs", "DP-SGD: number of steps times the sample rate.", _RUN_PANEL, "X"),
+]
 SomeSteps = Annotated[
     float | None, _panel_option("--n-steps", "Find the least noise for N steps.", _RUN_PANEL, "N|inf")
 ]
@@ -248,6 +270,9 @@ def _run_options(
     sampling: Sampling = None,
     batch_size: BatchSize = None,
     momentum: Momentum = False,
+    noise_multiplier: NoiseMultiplier = None,
+    sample_rate: SampleRate = None,
+    epochs: Epochs = None,
     smoothness: Smoothness = math.inf,
     strong_convexity: StrongConvexity = 0.0,
     diameter: Diameter = math.inf,

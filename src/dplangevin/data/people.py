@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.tables import CellColumn, TableFiles, as_table
+from dplangevin.tables import CellColumn, as_table, open_files
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -49,7 +49,7 @@ class PersonCodes:
 def select_file_rows(files: Any, person: str, max_rows: int, rng: np.random.Generator) -> Mask:
     """Return the mask of the rows of files that are used; only the column of persons is read, and held as codes."""
     codes = PersonCodes()
-    tables = files if isinstance(files, TableFiles) else TableFiles(files)
+    tables = open_files(files)
     parts = [codes.codes_of(batch.column(person)) for batch in tables.batches([person])]
     return select_person_rows(np.concatenate([np.empty(0, np.int64), *parts]), max_rows, rng)
 

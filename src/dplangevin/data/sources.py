@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.tables import CellColumn, Dialect, Table, TableFiles, as_column, is_path
+from dplangevin.tables import CellColumn, Dialect, Table, as_column, is_streamed, open_files
 from dplangevin.tables.files import READ_ROWS
 
 CHARGE_STANDS_MESSAGE = "Nothing was released; what a ledger was charged for this stays charged."
@@ -122,7 +122,7 @@ class ArrowSource(RecordSource):
         dialect: Dialect | None = None,
         row_mask: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._files = files if isinstance(files, TableFiles) else TableFiles(files, dialect)
+        self._files = open_files(files, dialect)
         self._row_mask = row_mask
         names = [n for n in self._files.names if n not in (target, weight)] if features is None else features
         self.target, self.features, self.weight = target, [str(name) for name in names], weight
@@ -177,7 +177,7 @@ def make_source(data: Any, target: Any, weight: Any = None) -> RecordSource | No
                 "a source brings its own weights; state them there, e.g. ArrowSource(files, target, weight='w')."
             )
         return data
-    if is_path(data):
+    if is_streamed(data):
         if not isinstance(target, str):
             raise InvalidParameter("with files, y must be the name of the target column.")
         if not isinstance(weight, str | None):

@@ -2,6 +2,7 @@
 
 from dplangevin.estimators.additive import DPAdditiveClassifier, DPAdditiveRegressor
 from dplangevin.estimators.classifiers import DPLinearSVC, DPLogisticRegression
+from dplangevin.estimators.exports import TRUSTED_TYPES
 from dplangevin.estimators.regressors import (
     DPHuberRegressor,
     DPPoissonRegressor,
@@ -11,6 +12,7 @@ from dplangevin.estimators.regressors import (
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 
 __all__ = [
+    "TRUSTED_TYPES",
     "DPAdditiveClassifier",
     "DPAdditiveRegressor",
     "DPHuberRegressor",

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._notebook import render_pairs
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.conditions import Condition, merge_conditions
 from dplangevin.accounting.guarantee import Guarantee, epsilon_per_record
@@ -40,6 +41,7 @@ from dplangevin.estimators._reading import (
     build_dataset,
     check_column,
     is_table,
+    open_computed_records,
     open_large_data,
     outline_features,
     read_column,
@@ -126,11 +128,12 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
 
         Parameters
         ----------
-        X : features: an array, a table (with a schema), a path of files, or a Dask collection.
+        X : features: an array or tensor, a table, a dictionary of columns, a path of files, a `TableQuery`, a lazy
+            frame, or a Dask collection.
         y : targets, or the name of their column.
         sample_weight : weights, or the name of their column; None weighs every record by 1.
         """
-        with reset_fitted_attributes(self):
+        with reset_fitted_attributes(self), open_computed_records(self, X, y) as X:
             learned_bounds = self.learned_bounds()
             if learned_bounds == "norm":
                 scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
@@ -212,6 +215,23 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         )
         self.privacy_ = self.guarantee_of_fit(fit_plan.plan.guarantee, release.seeded)
         return release
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._guarantee_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._guarantee_html()
+        return bundle
+
+    def _guarantee_html(self) -> str:
+        """Return the guarantee of the fit for notebooks; before a fit, what will be asked for."""
+        guarantee = getattr(self, "privacy_", None)
+        if guarantee is not None:
+            return str(guarantee._repr_html_())
+        pairs = [("epsilon", self.epsilon), ("delta", self.delta or 0), ("neighbours", self.adjacency)]
+        return render_pairs("Not fitted; a fit will satisfy", pairs)
 
     def read_records(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any, Any]:
         """Return features, targets and weights as checked cells; public errors come first, large data stay unread."""

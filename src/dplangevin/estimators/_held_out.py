@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, final
 
@@ -25,7 +25,8 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._reading import is_table, split_named_columns, to_dense, zero_nonfinite_rows
 from dplangevin.estimators.schema_encoder import encoding_schema
-from dplangevin.tables import CellColumn, Table, as_column, as_matrix, as_table
+from dplangevin.tables import CellColumn, Table, TableFiles, as_column, as_matrix, as_table, is_frame
+from dplangevin.tables.lazy import open_stored_table
 
 FeatureView = Callable[[Any], Any]  # from a model to the features in the form it expects
 SumTask = Callable[[FeatureView, CellColumn], Sequence[Floats]]
@@ -73,6 +74,9 @@ def open_held_out(X: Any, y: Any, *, count_is_public: bool = False) -> HeldOutRe
 def _open_records(X: Any, y: Any) -> HeldOutRecords:
     if is_dask(X):
         return _DaskRecords(X, y)
+    X = open_stored_table(X)
+    if (isinstance(X, TableFiles) and not isinstance(y, str)) or (isinstance(X, Mapping) and is_frame(X)):
+        X = as_table(X)
     source = None if isinstance(X, np.ndarray) else make_source(X, y)
     if source is None:
         return _InMemoryRecords(X, y)

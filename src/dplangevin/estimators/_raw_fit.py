@@ -45,7 +45,7 @@ from dplangevin.planner.request import Request
 from dplangevin.problem.constants import ADJACENCIES
 from dplangevin.schema import CategoricalColumn, Column, LearnableSchema, Schema
 from dplangevin.schema.learned import LEARN, asks_to_learn, learn_template_error
-from dplangevin.tables import Table, TableFiles, as_column, is_path
+from dplangevin.tables import Table, as_column, is_streamed, open_files
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
@@ -60,8 +60,8 @@ def read_schema_to_learn(schema: Any) -> LearnableSchema | None:
 
 def _feature_names(X: Any, y: Any) -> list[str]:
     """Return the column names of a table without the target; an empty list where it has no names."""
-    if is_path(X):
-        names: Any = TableFiles(X).names
+    if is_streamed(X):
+        names: Any = open_files(X).names
     else:
         names = next(
             (

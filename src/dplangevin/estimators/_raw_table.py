@@ -30,7 +30,7 @@ from dplangevin.planner.fit_plan import FitPlan, plan_request
 from dplangevin.planner.request import Request
 from dplangevin.problem.constants import Adjacency
 from dplangevin.schema import LearnableSchema
-from dplangevin.tables import CellColumn, Table, TableFiles, as_column, as_table, is_path
+from dplangevin.tables import CellColumn, Table, as_column, as_table, is_frame, is_streamed, open_files
 
 LEARNING_BUDGET_FRACTION = 0.1
 LEARNING_DELTA_FRACTION = 0.1
@@ -289,13 +289,13 @@ class RawRecords:
         cls, X: Any, y: Any, weights: Any, column_order: tuple[str, ...] | None
     ) -> RawRecords:
         """Return the records of the arguments of `fit`, none of them read; `column_order` names unnamed columns."""
-        if is_dask(X) or is_path(X):
+        if is_dask(X) or is_streamed(X):
             if not isinstance(y, str) or not isinstance(weights, str | None):
                 raise InvalidParameter(
                     "with files or Dask, y and sample_weight must be names of columns here."
                 )
-            if is_path(X):
-                files = TableFiles(X)
+            if is_streamed(X):
+                files = open_files(X)
                 source = ArrowSource(files, y, weight=weights)
                 names = (*source.features, y, *([] if weights is None else [weights]))
                 return cls(location="files", data=files, y=y, weights=weights, names=names)
@@ -304,10 +304,7 @@ class RawRecords:
             connect_client(None)
             names = tuple(map(str, X.columns))
             return cls(location="dask", data=X, y=y, weights=weights, names=names)._check_columns()
-        if (
-            not (hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Table))
-            and column_order is None
-        ):
+        if not is_frame(X) and column_order is None:
             raise InvalidParameter(NAMED_COLUMNS_MESSAGE.format(type(X).__name__))
         table = as_table(X, column_order)
         names = table.names

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
@@ -18,15 +19,29 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
 from dplangevin._arrays import Floats
+from dplangevin.accounting.conditions import Condition
 from dplangevin.data import ArrayDataset, ArrowSource, Dataset, RecordSource, ScratchDataset
 from dplangevin.data.dask import DaskDataset, connect_client, is_dask
 from dplangevin.data.dataset import check_shape
 from dplangevin.data.sources import RecordBatch, make_source
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._call_context import in_pipeline
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.problem import Problem
-from dplangevin.tables import CellColumn, Table, as_column, as_matrix, as_table, read_number, shortest_text
+from dplangevin.tables import (
+    CellColumn,
+    Table,
+    TableFiles,
+    as_column,
+    as_matrix,
+    as_table,
+    is_frame,
+    is_streamed,
+    read_number,
+    shortest_text,
+)
 from dplangevin.tables.frames import check_unique_names, refuse_masked_array
+from dplangevin.tables.lazy import copy_lazy_table, is_lazy_table, query_condition
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
@@ -58,8 +73,31 @@ NOT_A_TABLE_MESSAGE = (
 
 def is_table(X: Any) -> bool:
     """Whether X is a table in memory with named columns."""
-    named = hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Table)
-    return named and not is_dask(X)
+    return is_frame(X) and not is_dask(X) and not is_streamed(X)
+
+
+@contextmanager
+def open_computed_records(model: Any, X: Any, y: Any) -> Iterator[Any]:
+    """Yield X for a fit: a query or a lazy frame as a copy of its rows, a dictionary of columns as a table.
+
+    While the model fits, it has the condition that the query computes each row from one record.
+    """
+    if isinstance(X, Mapping) and is_frame(X):
+        yield as_table(X)
+        return
+    text = query_condition(X) if is_lazy_table(X) else getattr(X, "condition", None)
+    conditions = () if text is None else (Condition(kind="upstream-steps", text=text),)
+    if conditions and model._has_strict_ledger():  # before the query is computed
+        raise InvalidParameter(
+            f"this data set is strict, and the guarantee would be {conditions[0]}. Name a stored table instead. "
+            "Nothing was charged."
+        )
+    if is_lazy_table(X):
+        X = copy_lazy_table(X)
+        if isinstance(X, TableFiles) and not isinstance(y, str):
+            X = X.read_table()  # targets in memory belong to rows in memory
+    with in_pipeline(model, conditions) if conditions else nullcontext():
+        yield X
 
 
 def split_named_columns(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
@@ -78,6 +116,8 @@ def read_features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     zeroes_bad_rows = model._bad_row_rule() == "zero"
     if zeroes_bad_rows and reset and isinstance(X, list | tuple):
         raise InvalidParameter(LIST_WITHOUT_WIDTH_MESSAGE)
+    if is_lazy_table(X) or (isinstance(X, Mapping) and is_frame(X)):
+        X = _select_fitted_columns(model, as_table(X), reset)
     X = X.to_matrix() if isinstance(X, Table) else X
     X = to_dense(X) if issparse(X) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
@@ -112,6 +152,12 @@ def read_features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     )
     validate_data(model, X, reset=reset, skip_check_array=True)
     return np.asarray(rows)
+
+
+def _select_fitted_columns(model: DPLinearModel, table: Table, reset: bool) -> Table:
+    """Return the columns on which the model was fitted, in that order, where their names are known."""
+    names = None if reset else getattr(model, "feature_names_in_", None)
+    return table if names is None else table.select_columns(*map(str, names))
 
 
 def to_dense(X: Any) -> NDArray[Any]:

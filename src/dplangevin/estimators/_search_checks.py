@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.tables import is_frame, is_streamed
 
 
 def check_model_matches_table(model: Any, X: Any, y: Any = None) -> None:
@@ -19,7 +21,10 @@ def check_model_matches_table(model: Any, X: Any, y: Any = None) -> None:
             check_is_fitted(model)
         except NotFittedError:
             raise InvalidParameter(f"the {type(model).__name__} is not fitted yet; fit it first.") from None
-    columns = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+    columns = None
+    if not is_streamed(X):
+        named = X.keys() if isinstance(X, Mapping) and is_frame(X) else getattr(X, "columns", None)
+        columns = None if named is None else [str(name) for name in named]
     schema = getattr(model, "schema_", getattr(model, "schema", None))
     if schema is not None:
         if columns is not None:

@@ -1,4 +1,4 @@
-"""Exports of a fitted model: coefficients by name, a scikit-learn pipeline with the same predictions, a model card."""
+"""Exports of a fitted model: coefficients by name, scikit-learn, ONNX, SQL and JSON, and a model card."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin._arrays import Floats
 from dplangevin._plain import escape_markdown
 from dplangevin._version import __version__
-from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
 from dplangevin.schema import CategoricalColumn, NumericColumn
 
 INTERCEPT = "intercept"
+TRUSTED_TYPES = (
+    "dplangevin.estimators.exports.ClippedLogistic",
+    "dplangevin.estimators.schema_encoder.SchemaEncoder",
+)
+"""Types in a pipeline of `to_sklearn` that skops does not know: `skops.io.load(file, trusted=TRUSTED_TYPES)`."""
 
 
 class FeatureNamesMixin:
@@ -116,9 +120,12 @@ def sklearn_classifier(model: Any, coefficients: Floats, intercept: Floats) -> A
     return last
 
 
-def sklearn_regressor(coefficients: Floats, intercept: float) -> Any:
+def sklearn_regressor(model: Any, coefficients: Floats, intercept: float) -> Any:
     """Return a fitted scikit-learn regressor with these coefficients."""
     last = LinearRegression()
+    if type(model)._model == "poisson":
+        last = PoissonRegressor()
+        last._base_loss, last.n_iter_ = last._get_loss(), 1  # where scikit-learn keeps the exponential link
     last.coef_, last.intercept_, last.n_features_in_ = coefficients, intercept, len(coefficients)
     return last
 
@@ -130,24 +137,51 @@ class ExportMixin:
         """Return a fitted scikit-learn Pipeline with the same predictions; the last step is a plain linear model.
 
         With a schema the first step is SchemaEncoder, and `pipeline[-1]` alone, on encoded rows, is a model of
-        scikit-learn (for ONNX, SHAP and similar tools). A clipped logistic link, which scikit-learn lacks, is the
-        small class `ClippedLogistic` of this library. Poisson models have an exponential link and raise an error.
+        scikit-learn (for SHAP, mlflow and similar tools). A clipped logistic link, which scikit-learn lacks, is the
+        small class `ClippedLogistic` of this library. `TRUSTED_TYPES` lists what skops must be told to load.
         """
         model: Any = self
         check_is_fitted(model, "coef_")
-        if type(model)._model == "poisson":
-            raise InvalidParameter(
-                "to_sklearn has no linear model with an exponential link; save the model with save_model instead."
-            )
         weights = np.array(model.coef_, np.float64)
         if is_classifier(model):
             last = sklearn_classifier(model, np.atleast_2d(weights), np.array(model.intercept_, np.float64))
         else:
-            last = sklearn_regressor(weights, float(model.intercept_))
+            last = sklearn_regressor(model, weights, float(model.intercept_))
         steps: list[tuple[str, Any]] = [("model", last)]
         if model.schema is not None:
             steps.insert(0, ("schema", SchemaEncoder(as_schema(encoding_schema(model)).to_dict())))
         return Pipeline(steps)
+
+    def to_onnx(self) -> Any:
+        """Return an ONNX model with the same predictions from raw columns, in double precision; it needs `onnx`.
+
+        With a schema each column is an input [rows, 1] by its name: doubles (missing: NaN) for columns with a range or
+        with numeric categories, texts (missing: "") for others. Without one the input is the matrix X of doubles.
+        Outputs are "label" and "probabilities" (or "scores"), or "prediction". The guarantee is in its metadata.
+        """
+        from dplangevin.estimators.onnx_export import model_to_onnx
+
+        return model_to_onnx(self)
+
+    def to_sql(self, table: str, dialect: str = "duckdb") -> str:
+        """Return a query that selects the rows of a table with their predictions, for "duckdb" or "postgresql".
+
+        Columns with a range, or with numeric categories, must have a type that the database casts to a double.
+        """
+        from dplangevin.estimators.sql_export import model_to_sql
+
+        return model_to_sql(self, table, dialect)
+
+    def to_scorecard(self) -> dict[str, Any]:
+        """Return the score as tables of values by column, with link and guarantee, as plain data for JSON."""
+        from dplangevin.estimators.scorecard import build_scorecard
+
+        model: Any = self
+        return {
+            **build_scorecard(model).to_dict(),
+            "estimator": type(model).__name__,
+            "guarantee": model.privacy_.to_dict(),
+        }
 
     def model_card(self) -> str:
         """Return a model card in Markdown: model, guarantee, bounds of the data, and what is not protected."""

@@ -12,14 +12,13 @@ which others than its owner may create.
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from dplangevin._connections import CONNECTION_OPTIONS, enforce_deadline
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._store import SCHEMA_VERSION, WAIT_SECONDS, CommitUncertain, Session, Store
 from dplangevin.ledger.entry import Charge
@@ -145,14 +144,6 @@ def grant_statements(role: str, schema: str, privilege: str) -> list[str]:
 
 
 _CREATION_LOCK = 0x64704C616E67  # key of the advisory lock for creating and declaring: any fixed number
-_CONNECTION_OPTIONS = {
-    "connect_timeout": 10,
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
 _GRACE_SECONDS = 5  # time for the server to end a late transaction, before the client closes the connection
 _NOT_CHARGED_MESSAGE = "Nothing was charged or released, and what was written before is kept."
 
@@ -306,7 +297,10 @@ class PostgresStore(Store):
         except psycopg.Error as error:
             raise LedgerError(self._explain_error(psycopg, error)) from None
         late = threading.Event()
-        with _enforce_deadline(connection.fileno(), late), close_connection(connection):
+        with (
+            enforce_deadline(connection.fileno(), late, WAIT_SECONDS + _GRACE_SECONDS),
+            close_connection(connection),
+        ):
             try:
                 # readers see one snapshot; a writer sees the newest version of a row once it holds the lock
                 levels = psycopg.IsolationLevel
@@ -325,7 +319,7 @@ class PostgresStore(Store):
     def _connection_options(self) -> dict[str, Any]:
         """Return options that end a dead connection; options stated in the URL are not overridden."""
         return {
-            name: value for name, value in _CONNECTION_OPTIONS.items() if f"{name}=" not in self._parts.query
+            name: value for name, value in CONNECTION_OPTIONS.items() if f"{name}=" not in self._parts.query
         }
 
     def _explain_error(self, psycopg: Any, error: Exception, late: threading.Event | None = None) -> str:
@@ -370,23 +364,3 @@ def close_connection(connection: Any) -> Iterator[None]:
     finally:
         with suppress(Exception):
             connection.close()
-
-
-@contextmanager
-def _enforce_deadline(descriptor: int, late: threading.Event) -> Iterator[None]:
-    """Shut the connection down at the deadline: a silent server would otherwise be waited for without end."""
-    connection_socket = socket.socket(fileno=os.dup(descriptor))
-
-    def shut_down() -> None:
-        late.set()
-        with suppress(OSError):
-            connection_socket.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(WAIT_SECONDS + _GRACE_SECONDS, shut_down)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        connection_socket.close()

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from dplangevin._notebook import render_pairs
 from dplangevin._version import __version__
 from dplangevin.accounting import serialize
 from dplangevin.accounting.budget_account import Chargeable
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
+from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import _admission, _composition_cache, _rows, _store
 from dplangevin.ledger._admission import FilterStanding, count_more_releases, max_gdp_epsilon, refusal_message
 from dplangevin.ledger._composition_cache import CompositionCache
@@ -206,6 +207,19 @@ class DatasetBudget:
         """Return every charge, in order."""
         with open_store(self.url).transaction() as session:
             return _rows.read_entries(session, _rows.require_dataset(session, self.name))
+
+    def _repr_html_(self) -> str:
+        try:
+            left = self.remaining()
+        except DplangevinError as error:  # the ledger is not there: a notebook shows why, not a traceback
+            return render_pairs(f"Budget of {self.name}", [("cannot be read", error)])
+        pairs = [
+            ("budget", f"epsilon = {left.epsilon:g}, delta = {left.delta:g}, {left.adjacency}"),
+            ("rows per person", left.max_rows_per_person),
+            ("charges", left.entries),
+            ("still fits", left.fitting_text()),
+        ]
+        return render_pairs(f"Budget of {self.name}", pairs)
 
     def remaining(self) -> Remaining:
         """Return what would still fit, on the whole data set or on this part."""

@@ -26,6 +26,7 @@ from dplangevin.mechanisms.noisy_gradient.calibrate import (
     calibrate_noise,
     calibrate_steps,
 )
+from dplangevin.mechanisms.noisy_gradient.dp_sgd_options import check_dp_sgd_options, translate_dp_sgd_options
 from dplangevin.mechanisms.noisy_gradient.options import MECHANISMS, read_descent_options
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 from dplangevin.mechanisms.options import RunInputs, read_mechanism_options
@@ -44,7 +45,9 @@ def account(
     **options : those of `dplangevin account`, with underscores. Noisy gradient runs: n, lipschitz, noise_std,
         step_size (a number, one per step, or a formula such as "0.5/sqrt(t)"), n_steps (a number or infinity),
         mechanism, batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release, checkpoints,
-        momentum. Other mechanisms (objective-perturbation, output-perturbation, exponential, gibbs, underdamped,
+        momentum. Or in the words of DP-SGD: noise_multiplier, sample_rate (or n and batch_size), and epochs or n_steps;
+        add-remove and Poisson batches unless stated.
+        Other mechanisms (objective-perturbation, output-perturbation, exponential, gibbs, underdamped,
         rashomon, counting and largest-norm) have the options of their specs; langevin and langevin-diffusion have
         inverse_temperature, time (or time_step), n_steps, exponent and release.
 
@@ -62,6 +65,8 @@ def account(
             raise InvalidParameter(
                 f"{name} is a target of calibrate, not an option of account; leave it out."
             )
+    check_dp_sgd_options(options)
+    options = translate_dp_sgd_options(options)
     return certify_plan(*read_run_options(options), delta=delta, epsilon=epsilon, theorem=theorem)
 
 
@@ -109,6 +114,8 @@ def calibrate(
     >>> round(plan.spec.noise_std, 6), plan.guarantee.theorem
     (0.011919, 'optimal-shift')
     """
+    run: dict[str, Any] = translate_dp_sgd_options({**options, "n_steps": n_steps})
+    n_steps, options = run.pop("n_steps", None), run
     mechanism = options.get("mechanism")
     without_steps = mechanism in accountable_mechanisms()
     target_cost = make_target(

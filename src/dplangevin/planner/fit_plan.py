@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dplangevin._notebook import render_list, render_pairs
 from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.registry import (
     automatic_mechanisms,
@@ -56,6 +57,17 @@ class FitPlan:
         if self.warning is not None:
             lines.append(f"  warning: {self.warning}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        guarantee, problem = self.plan.guarantee, self.plan.problem
+        pairs: list[tuple[str, object]] = [
+            ("mechanism", self.plan.spec.mechanism),
+            ("rows and features", f"{problem.n:,} and {problem.n_features}"),
+            ("predicted excess risk", f"{self.predicted_excess_risk:.3g} (estimate)"),
+        ]
+        pairs += [] if self.warning is None else [("warning", self.warning)]
+        notes = guarantee._repr_html_() + render_list("why this plan", self.reasons)
+        return render_pairs(f"Plan for {self.model}", pairs, notes)
 
 
 def plan_fit(**options: Any) -> FitPlan:

@@ -24,7 +24,8 @@ from dplangevin.queries.marginals import DEFAULT_BINS, Bins, Marginals
 from dplangevin.queries.row_queries import RowQueries
 from dplangevin.queries.sql import SqlCounter
 from dplangevin.schema import Schema, as_schema
-from dplangevin.tables import Dialect, Table, TableFiles, as_table, is_path
+from dplangevin.tables import Dialect, Table, as_table, is_streamed, open_files
+from dplangevin.tables.lazy import open_stored_table
 
 Progress = Callable[[int], None]
 
@@ -67,7 +68,7 @@ def count_queries(
     """
     check_seed(noise.get("secure"), random_state)
     schema = None if schema is None else as_schema(schema)
-    rows = as_table(table, None if schema is None else schema.names)
+    rows = as_table(open_stored_table(table), None if schema is None else schema.names)
     row_queries = RowQueries.from_queries(queries, rows, schema)
     with row_queries.sql or nullcontext():
         mechanism = plan_counts(
@@ -104,7 +105,7 @@ def count_marginals(
     """
     check_seed(noise.get("secure"), random_state)
     schema = as_schema(schema)
-    rows = as_table(table, schema.names)
+    rows = as_table(open_stored_table(table), schema.names)
     cells = Marginals.from_schema(schema, ways=ways, columns=columns, bins=bins)
     for name in cells.axes:
         rows.column(name)
@@ -150,12 +151,12 @@ def count_file(
             "counting in a file needs a schema: the type of a column must not be guessed from private values."
         )
     schema = as_schema(schema)
-    if not is_path(path):
+    if not is_streamed(path):
         raise InvalidParameter(
             f"count_file reads Parquet, Arrow or text files by their paths, not a {type(path).__name__}; count tables "
             "in memory with count_queries or count_marginals."
         )
-    files = TableFiles(path, dialect)
+    files = open_files(path, dialect)
     schema.validate(files.names)
     sql = SqlCounter(files.names, schema, memory=memory, threads=threads) if texts else None
     with sql or nullcontext():

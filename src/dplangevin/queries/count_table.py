@@ -21,6 +21,8 @@ from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussian
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.sql import import_optional
 
+MARGIN_LEVEL, MARGIN_COLUMN = 0.95, "noise_margin_95"
+
 
 def clip_nonnegative(values: ArrayLike, total: float | None = None) -> Floats:
     """Clip counts at 0; with a total, return the least-squares projection on counts >= 0 with this total.
@@ -152,7 +154,8 @@ class CountTable:
                 start += size
 
     def column_blocks(self) -> Iterator[dict[str, Any]]:
-        """Yield table, cell and count, one table at a time: labels of many cells take more memory than counts."""
+        """Yield table, cell, count and margin, one table at a time: labels take more memory than counts."""
+        margin = self.mechanism.margin(MARGIN_LEVEL)
         for names, values in self._count_blocks():
             if names is None:
                 labels = np.array(self.names)
@@ -160,10 +163,19 @@ class CountTable:
                 assert self.tables is not None
                 labels = self.tables.cell_labels(names)
             title = "predicate" if names is None else " x ".join(names)
-            yield {"table": np.full(values.size, title), "cell": labels, "count": values}
+            yield {
+                "table": np.full(values.size, title),
+                "cell": labels,
+                "count": values,
+                MARGIN_COLUMN: np.full(values.size, margin),
+            }
 
     def columns(self) -> dict[str, Any]:
-        """Return table, cell and count of all counts, as columns."""
+        """Return table, cell, count and margin of all counts, as columns.
+
+        noise_margin_95 is the distance within which a count as released, before post-processing, is from the true one
+        with 95% probability.
+        """
         blocks = list(self.column_blocks())
         return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
@@ -204,7 +216,7 @@ class CountTable:
                 draft.open("w", encoding="utf-8", newline="") as file,
             ):
                 writer = csv.writer(file)
-                writer.writerow(("table", "cell", "count"))
+                writer.writerow(("table", "cell", "count", MARGIN_COLUMN))
                 for block in self.column_blocks():
                     writer.writerows(zip(*(values.tolist() for values in block.values()), strict=True))
         elif target.suffix == ".parquet":
@@ -224,6 +236,7 @@ class CountTable:
             "processed": self.postprocessing,
         }
         fields = [("table", arrow.string()), ("cell", arrow.string()), ("count", arrow.float64())]
+        fields.append((MARGIN_COLUMN, arrow.float64()))
         layout = arrow.schema(fields, metadata={b"dplangevin": json.dumps(metadata).encode()})
         with parquet.ParquetWriter(path, layout) as writer:
             for block in self.column_blocks():

@@ -22,6 +22,12 @@ from dplangevin.accounting.plan import CertifiedSpec, explain_refusals, format_r
 from dplangevin.accounting.registry import accountable_mechanisms, option_reader_for, theorems_for
 from dplangevin.errors import DplangevinError
 from dplangevin.mechanisms.account import account, calibrate, read_run_options
+from dplangevin.mechanisms.noisy_gradient.dp_sgd_options import (
+    DP_SGD_OPTIONS,
+    check_dp_sgd_options,
+    noise_multiplier_of,
+    translate_dp_sgd_options,
+)
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 from dplangevin.report.curve import (
@@ -63,6 +69,8 @@ def answer_account(
     options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
 ) -> AccountAnswer:
     """Account for a run; `reasons` adds the plateau and the refused theorems, which take longer."""
+    check_dp_sgd_options(options)
+    options = translate_dp_sgd_options(options)
     guarantee = account(**options)
     delta = guarantee.at_delta or 0.0
     requested_epsilon = options.get("epsilon")
@@ -105,6 +113,8 @@ def answer_calibration(
     options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
 ) -> AccountAnswer:
     """Find the noise (or the number of steps) that meets a guarantee, and account for that run."""
+    is_dp_sgd = any(options.get(name) is not None for name in DP_SGD_OPTIONS)
+    options = translate_dp_sgd_options(options)
     plan = calibrate(**options)
     delta = plan.guarantee.at_delta or 0.0
     if options.get("mechanism") in accountable_mechanisms():
@@ -124,11 +134,17 @@ def answer_calibration(
         delta=delta,
         noise_std=noise_std,
         steps=steps,
-        calibrated_parameter=("noise_std", noise_std),
+        calibrated_parameter=(
+            ("noise_multiplier", noise_multiplier_of(options, noise_std))
+            if is_dp_sgd
+            else ("noise_std", noise_std)
+        ),
         rdp=_renyi_at(plan.guarantee, orders),
         composition_epsilon=composition_epsilon(plan.guarantee, steps, delta),
         lower_bound_epsilon=epsilon_lower_bound(run, delta) if with_lower_bound else None,
-        composition_noise_std=_composition_noise({**options, "n_steps": steps}) if reasons else None,
+        composition_noise_std=_composition_noise({**options, "n_steps": steps})
+        if reasons and plan.guarantee.theorem != Composition.name
+        else None,
         **(_explain_bound(run, plan.guarantee, delta) if reasons else {}),
         calibrated=True,
     )

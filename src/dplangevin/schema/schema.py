@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dplangevin import _check, _files, _plain
+from dplangevin._notebook import render_table
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import (
     MISSING_RULES,
@@ -111,6 +112,17 @@ class Schema:
         )
         target = "" if self.target is None else f"; target {_describe_column(self.target)}"
         return f"Schema({', '.join(shown)}{target}; missing = {self.missing!r}, row_norm = {self.row_norm:g})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (column.name, _describe_column(column).removeprefix(column.name).strip(" ()"), rule)
+            for column, rule in [
+                *((column, self.missing_rule(column)) for column in self.columns),
+                *([] if self.target is None else [(self.target, "target")]),
+            ]
+        ]
+        title = f"Public schema, rows of norm at most {self.row_norm:g}"
+        return render_table(title, ("column", "stated", "missing cells"), rows)
 
     @property
     def names(self) -> tuple[str, ...]:

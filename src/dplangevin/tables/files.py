@@ -37,7 +37,10 @@ class TableFiles:
     Attributes
     ----------
     names : columns of the first file, in order.
+    condition : of a guarantee for the records from which these rows were computed, or None; see `tables.lazy`.
     """
+
+    condition: str | None = None
 
     def __init__(self, files: Any, dialect: Dialect | None = None) -> None:
         self._texts: list[TextFile] = []
@@ -45,7 +48,8 @@ class TableFiles:
         self._paths = _list_paths(files) if is_path(files) else []
         self._state = self._file_states()
         if not is_path(files):
-            self._parts = [_import_arrow("dataset").dataset(files)]
+            arrow = _import_arrow("dataset")
+            self._parts = [files if isinstance(files, arrow.Dataset) else arrow.dataset(files)]
         else:
             paths = self._paths
             kinds = {_file_kind(path) for path in paths}

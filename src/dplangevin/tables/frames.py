@@ -1,4 +1,7 @@
-"""Tables in memory (NumPy, lists, pandas, polars, Arrow), converted to columns of unread cells."""
+"""Tables in memory (NumPy, lists, dictionaries, pandas, polars, Arrow, tensors) as columns of unread cells.
+
+narwhals says which library a table belongs to and hands over its columns; it converts no cell.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ _EXACT_NUMBER_TYPES = frozenset(
     | {np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8)}
 )
 """Types whose every value both NumPy and `cells.read_number` convert to the double `float(value)`."""
-_EXPECTED_TABLE = "a NumPy array, a list of rows, a pandas or polars DataFrame or an Arrow table"
+_EXPECTED_TABLE = (
+    "an array, rows, a dictionary of columns, a pandas or polars DataFrame, a lazy frame or an Arrow table"
+)
 
 
 class Table:
@@ -96,23 +101,66 @@ class Table:
 
 
 def as_table(data: Any, names: Sequence[str] | None = None) -> Table:
-    """Return a table in memory as a Table. An array or a list of rows takes its column names from `names`."""
+    """Return a table as a Table in memory. An array or a list of rows takes its column names from `names`."""
     if isinstance(data, Table):
         return data
-    library = type(data).__module__.split(".")[0]
-    if library == "pandas" and hasattr(data, "columns"):
-        check_unique_names(data.columns)
-        return Table({str(name): _column_from_pandas(data[name]) for name in data.columns}, len(data))
-    if library == "polars" and hasattr(data, "columns"):
-        whole = data.collect() if hasattr(data, "collect") else data
-        return Table({name: _column_from_polars(whole[name]) for name in whole.columns}, whole.height)
-    if library == "pyarrow" and hasattr(data, "column_names"):
+    if isinstance(data, Mapping):
+        return _table_from_columns(data)
+    if isinstance(data, list | tuple | np.ndarray):
+        if names is not None:
+            return _table_from_rows(data, names)
+    elif type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "column_names"):
         check_unique_names(data.column_names)
         columns = {name: ArrowColumn(data.column(name)) for name in data.column_names}
         return Table(columns, data.num_rows)
-    if isinstance(data, list | tuple | np.ndarray) and names is not None:
-        return _table_from_rows(data, names)
+    elif (table := _table_from_frame(data)) is not None:
+        return table
+    elif hasattr(data, "__array__") and names is not None and not hasattr(data, "columns"):
+        return _table_from_rows(_as_array(data, f"the table must be {_EXPECTED_TABLE}"), names)
     raise InvalidParameter(f"the table must be {_EXPECTED_TABLE}, got {type(data).__name__}.")
+
+
+def _table_from_frame(data: Any) -> Table | None:
+    """Return the table of a frame of any library that narwhals knows, or None."""
+    import narwhals as nw
+
+    from dplangevin.tables.files import TableFiles
+    from dplangevin.tables.lazy import copy_lazy_table, is_lazy_table
+
+    if is_lazy_table(data):
+        data = copy_lazy_table(data)
+    if isinstance(data, Table | TableFiles):
+        return data if isinstance(data, Table) else data.read_table()
+    if hasattr(data, "columns"):
+        check_unique_names(data.columns)  # before narwhals, which has a message of its own
+    frame: Any = nw.from_native(data, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    native = frame.to_native()
+    if frame.implementation.is_polars():
+        return Table({name: _column_from_polars(native[name]) for name in native.columns}, native.height)
+    if frame.implementation.is_pyarrow():
+        return as_table(native)
+    native = native if frame.implementation.is_pandas() else frame.to_pandas()
+    return Table({str(name): _column_from_pandas(native[name]) for name in native.columns}, len(native))
+
+
+def _table_from_columns(columns: Mapping[Any, Any]) -> Table:
+    """Return the table of a dictionary from names to columns of equal length, each read by itself."""
+    cells = {str(name): _unread_column(column, f"column {name!r}") for name, column in columns.items()}
+    if len(cells) < len(columns):
+        check_unique_names(columns)
+    lengths = {len(column) for column in cells.values()}
+    if len(lengths) != 1:
+        raise InvalidParameter("a dictionary of columns needs at least one, and all of the same length.")
+    return Table(cells, lengths.pop())
+
+
+def _unread_column(data: Any, what: str) -> CellColumn:
+    """Return a column whose cells are not looked at: those of a list stay the objects that they are."""
+    if isinstance(data, list | tuple):
+        return ArrayColumn(_object_array(list(data)), typed=False)
+    return as_column(data, what)
 
 
 def as_matrix(data: Any, width: int | None = None) -> Any:
@@ -131,13 +179,13 @@ def as_matrix(data: Any, width: int | None = None) -> Any:
             return data
         with np.errstate(over="ignore"):
             return data.astype(np.float64)
-    if isinstance(data, Table) or hasattr(data, "columns") or hasattr(data, "column_names"):
+    if is_frame(data):
         return as_table(data).to_matrix()
     if isinstance(data, np.ndarray):
         return Table({str(j): ArrayColumn(data[:, j]) for j in range(data.shape[1])}, len(data)).to_matrix()
     if hasattr(data, "__array__"):
         return as_matrix(_as_array(data, f"the table must be {_EXPECTED_TABLE}"))
-    if isinstance(data, str | bytes | Mapping) or not hasattr(data, "__len__"):
+    if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
         return data
     items = _list_items(data, "X")
     rows = [_row_cells(row, width) for row in items]
@@ -153,11 +201,26 @@ def as_matrix(data: Any, width: int | None = None) -> Any:
     return _table_from_rows(rows, [str(j) for j in range(width)]).to_matrix()
 
 
+def is_frame(data: Any) -> bool:
+    """Whether the data are a table with named columns: a frame of some library, or a dictionary of columns."""
+    if isinstance(data, Table):
+        return True
+    if isinstance(data, Mapping):  # SciPy's sparse dictionary of keys is one too
+        return not hasattr(data, "shape")
+    return hasattr(data, "columns") or hasattr(data, "column_names")
+
+
 def as_column(data: Any, what: str) -> CellColumn:
     """Return one column from an array, a list, or a pandas, polars or Arrow series; `what` names it in errors."""
     library = type(data).__module__.split(".")[0]
     if isinstance(data, CellColumn):
         return data
+    if library in ("modin", "cudf", "narwhals"):
+        import narwhals as nw
+
+        series: Any = nw.from_native(data, allow_series=True)
+        is_pandas_like = series.implementation.is_pandas_like()
+        return as_column(series.to_pandas() if is_pandas_like else series.to_native(), what)
     if library in ("pandas", "polars") and hasattr(data, "columns"):
         if len(data.columns) != 1:
             raise InvalidParameter(f"{what} must be one column, got a table of {len(data.columns)}.")
@@ -207,7 +270,12 @@ def check_unique_names(names: Any) -> None:
 def _as_array(data: Any, message: str) -> NDArray[Any]:
     """Return the array of a container with `__array__`; raise an error that begins with `message` if it fails."""
     try:
-        return np.asarray(data)
+        if hasattr(data, "detach"):  # torch: a tensor may lie on another device, or record gradients
+            data = data.detach().cpu()
+            data = data.float() if str(data.dtype) == "torch.bfloat16" else data
+        array = np.asarray(data)
+        # JAX's own small floats, which NumPy does not know: exact in single precision
+        return array.astype(np.float32) if array.dtype.name.startswith(("bfloat", "float8")) else array
     except Exception:  # raised by a user's container; its message may quote a private value
         raise InvalidParameter(f"{message}, got {type(data).__name__}.") from None
 

@@ -286,6 +286,11 @@ def test_written_files_hold_the_promise(tmp_path: Path) -> None:
         found.write(tmp_path / f"counts{suffix}")
     assert list(pd.read_parquet(tmp_path / "counts.parquet")["count"]) == list(found.values)
     assert list(pd.read_csv(tmp_path / "counts.csv")["count"]) == pytest.approx(list(found.values))
+    low, high = found.intervals(0.95)
+    for frame in (pd.read_parquet(tmp_path / "counts.parquet"), pd.read_csv(tmp_path / "counts.csv")):
+        np.testing.assert_allclose(frame["noise_margin_95"], (high - low) / 2)
+    rounded = found.postprocess().to_pandas()["noise_margin_95"]  # of the counts as released, still
+    np.testing.assert_allclose(rounded, (high - low) / 2)
     content = json.loads((tmp_path / "counts.json").read_text())
     assert content["mechanism"]["guarantee"]["delta"] == 1e-6
     assert content["seeded"] is True

@@ -1,0 +1,279 @@
+"""Scorecard of a fitted model: its scores as sums of tables over columns, from which every export is written.
+
+The score of a row is a constant plus one term for each column (and one for each product of columns). A numeric column
+is piecewise linear between knots, so its term is a list of values at the knots; a categorical column has one value for
+each category; a product has a table of values, multilinear between the knots. Everything is computed from released
+coefficients and the public schema: no number here is exact knowledge about a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from dplangevin._arrays import Floats
+from dplangevin._version import __version__
+from dplangevin.estimators.schema_encoder import (
+    ColumnBlock,
+    as_schema,
+    column_blocks,
+    encoding_schema,
+    knot_design_matrix,
+    knots_in_table_units,
+    row_scale,
+    scale_knots,
+)
+from dplangevin.schema import CategoricalColumn, Column, NumericColumn
+from dplangevin.tables import read_label, read_number, shortest_text
+
+FORMAT, FORMAT_VERSION = "dplangevin-scorecard", 1
+_MISSING_TEXTS = ("", "nan", "NaN", "NAN", "Nan", "NaT")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Factor:
+    """One column of a term: the values of its cells are weights on knots or on categories.
+
+    Parameters
+    ----------
+    column : that is read.
+    missing : weights of a missing cell: "zero" (none), "middle" (of the range), "first" or "other" (category).
+    """
+
+    column: Column
+    missing: str
+
+    @property
+    def size(self) -> int:
+        """Number of knots, or of categories with the one for unlisted values."""
+        column = self.column
+        if isinstance(column, CategoricalColumn):
+            return len(column.categories) + (column.other == "own")
+        return len(column.knots)
+
+    def missing_weights(self) -> Floats:
+        """Return the weights of a missing cell."""
+        weights: Floats = np.zeros(self.size)
+        if self.missing == "middle":
+            assert isinstance(self.column, NumericColumn)
+            knots = scale_knots(self.column)
+            weights = np.array([np.interp(0.0, knots, unit) for unit in np.eye(self.size)])
+        elif self.missing != "zero":
+            weights[0 if self.missing == "first" else -1] = 1.0
+        return weights
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the factor as plain data."""
+        column = self.column
+        if isinstance(column, CategoricalColumn):
+            unlisted = "own" if column.other == "own" else "zero"
+            categories = [read_label(value, text=column.text) for value in column.categories]
+            return {
+                "column": column.name,
+                "categories": categories,
+                "unlisted": unlisted,
+                "missing": self.missing,
+            }
+        knots = [float(knot) for knot in knots_in_table_units(column)]
+        return {
+            "column": column.name,
+            "knots": knots,
+            "scale": column.transform,
+            "missing": self.missing,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Term:
+    """Term of the score: a table of values over one column, or over two.
+
+    Parameters
+    ----------
+    factors : one column, or the two of a product.
+    values : scores [outputs, size of each factor], to be weighted by the factors.
+    missing_score : scores [outputs] added where the cell is missing, or None.
+    """
+
+    factors: tuple[Factor, ...]
+    values: Floats
+    missing_score: Floats | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the term as plain data."""
+        plain: dict[str, Any] = {
+            "factors": [factor.to_dict() for factor in self.factors],
+            "values": self.values.tolist(),
+        }
+        if self.missing_score is not None:
+            plain["missing_score"] = self.missing_score.tolist()
+        return plain
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scorecard:
+    """Scores of a fitted model by column, with the link from scores to predictions.
+
+    Parameters
+    ----------
+    terms : one for each column and product of the schema; empty without a schema.
+    weights : coefficients [outputs, columns] of a model without a schema, whose columns are numbers; else None.
+    constant : scores [outputs] of a row whose terms are all zero.
+    names : columns of the table, in order.
+    link : "identity", "exp", "logistic", "softmax", "sign" or "argmax"; the last two give labels only.
+    clip : bound C of a clipped logistic link, see `DPLogisticRegression.predict_proba`; 1 is the sigmoid.
+    classes : labels of a classifier, or None.
+    """
+
+    terms: tuple[Term, ...]
+    weights: Floats | None
+    constant: Floats
+    names: tuple[str, ...]
+    link: str
+    clip: float = 1.0
+    classes: NDArray[Any] | None = None
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of scores of a row: one, or one for each of several classes."""
+        return len(self.constant)
+
+    def column_factors(self) -> dict[str, list[Factor]]:
+        """Return the factors that read each column, by the column's name."""
+        factors: dict[str, list[Factor]] = {name: [] for name in self.names}
+        for term in self.terms:
+            for factor in term.factors:
+                factors[factor.column.name].append(factor)
+        return factors
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scorecard as plain data."""
+        plain: dict[str, Any] = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "library": __version__,
+            "columns": list(self.names),
+            "constant": self.constant.tolist(),
+            "link": {"kind": self.link, **({"clip": self.clip} if self.link == "logistic" else {})},
+        }
+        if self.classes is not None:
+            plain["classes"] = self.classes.tolist()
+        if self.weights is not None:
+            return plain | {"weights": self.weights.tolist()}
+        return plain | {"terms": [term.to_dict() for term in self.terms]}
+
+
+def build_scorecard(model: Any) -> Scorecard:
+    """Return the scorecard of a fitted estimator."""
+    check_is_fitted(model, "coef_")
+    coefficients = np.atleast_2d(np.array(model.coef_, np.float64))
+    constant = np.array(np.atleast_1d(model.intercept_), np.float64)
+    link, clip = _link_of_model(model, len(coefficients))
+    classes = model.classes_.copy() if is_classifier(model) else None
+    if model.schema is None:
+        names = getattr(model, "feature_names_in_", None)
+        if names is None:
+            names = [f"x{j}" for j in range(coefficients.shape[1])]
+        return Scorecard(
+            terms=(), weights=coefficients, constant=constant, names=tuple(map(str, names)), link=link,
+            clip=clip, classes=classes,
+        )  # fmt: skip
+    schema = as_schema(encoding_schema(model))
+    coefficients *= row_scale(schema)
+    terms, start = [], 0
+    for block in column_blocks(schema):
+        stop = start + len(block.feature_names())
+        terms.append(_term_of_block(block, coefficients[:, start:stop]))
+        start = stop
+    return Scorecard(
+        terms=tuple(terms), weights=None, constant=constant + coefficients[:, -1], names=schema.names,
+        link=link, clip=clip, classes=classes,
+    )  # fmt: skip
+
+
+def _link_of_model(model: Any, n_outputs: int) -> tuple[str, float]:
+    if not is_classifier(model):
+        return ("exp" if type(model)._model == "poisson" else "identity"), 1.0
+    if not hasattr(model, "predict_proba"):
+        return ("sign" if n_outputs == 1 else "argmax"), 1.0
+    if n_outputs > 1:
+        return "softmax", 1.0
+    return "logistic", float(getattr(model, "slope_clip_", 1.0))
+
+
+def _term_of_block(block: ColumnBlock, weights: Floats) -> Term:
+    """Return the term of a block of coefficients [outputs, names], already multiplied by the scale of the rows."""
+    first, missing_score = _factor_of_block(block), None
+    if block.other is None:
+        if isinstance(block.column, NumericColumn) and block.missing == "own":
+            weights, missing_score = weights[:, :-1], weights[:, -1]
+        values = weights @ _weights_to_values(block).T
+        return Term(factors=(first,), values=values, missing_score=missing_score)
+    one, two = _weights_to_values(block), _weights_to_values(block.other)
+    table = weights.reshape(len(weights), one.shape[1], two.shape[1])
+    return Term(
+        factors=(first, _factor_of_block(block.other)), values=np.einsum("oij,ai,bj->oab", table, one, two)
+    )
+
+
+def _weights_to_values(block: ColumnBlock) -> Floats:
+    """Return the matrix [size, names] from the coefficients of one column to its values at knots or categories."""
+    if isinstance(block.column, CategoricalColumn):
+        return np.eye(_factor_of_block(block).size)
+    return knot_design_matrix(block.column)
+
+
+def _factor_of_block(block: ColumnBlock) -> Factor:
+    column = block.column
+    if isinstance(column, CategoricalColumn):
+        if block.missing == "never":
+            return Factor(column=column, missing="first")
+        return Factor(column=column, missing="other" if column.other == "own" else "zero")
+    # Without a basis a missing number is the middle of the range, whose value is zero: both rules agree.
+    return Factor(column=column, missing="zero" if block.missing in ("own", "ignored") else "middle")
+
+
+def takes_numbers(column: Column) -> bool:
+    """Whether exports read the column as numbers: it has a range, or all its categories are numbers or booleans."""
+    if isinstance(column, NumericColumn):
+        return True
+    return not column.text and all(isinstance(value, bool | int | float) for value in column.categories)
+
+
+def category_spellings(column: CategoricalColumn) -> list[list[str]]:
+    """Return, for each category, texts that are read as it: its label, and how programs write numbers and dates.
+
+    Examples
+    --------
+    >>> category_spellings(CategoricalColumn(name="g", categories=("a", 1)))
+    [['a'], ['1', '1.0', 'True', 'true']]
+    """
+    return [_spellings_of_category(value, column.text) for value in column.categories]
+
+
+def _spellings_of_category(value: Any, text: bool) -> list[str]:
+    label = read_label(value, text=text)
+    number = read_number(label)
+    candidates = [str(label), str(value)]
+    if number == number and shortest_text(number) == label:
+        candidates += [repr(number), "True", "true", "False", "false"]
+    candidates += [f"{label} 00:00:00", f"{label}T00:00:00", str(label).replace(" ", "T")]
+    distinct = dict.fromkeys(text for text in candidates if "\0" not in text)
+    return [candidate for candidate in distinct if read_label(candidate, text=text) == label]
+
+
+def missing_spellings() -> Sequence[str]:
+    """Return texts that are read as missing, as programs write them."""
+    return [text for text in _MISSING_TEXTS if read_label(text) is None]
+
+
+def unused_name(name: str, taken: Sequence[str]) -> str:
+    """Return the name, with underscores appended until no column has it."""
+    while name in taken:
+        name += "_"
+    return name

@@ -1,0 +1,218 @@
+"""Tables that are computed elsewhere: queries of PostgreSQL and DuckDB, and lazy frames (polars, DuckDB, Ibis).
+
+Such a table is copied once, in blocks, into a private file without a name, in the types that it declares, and is read
+from there like any other file: each cell by itself, after the charge. Whatever goes wrong on the way (a bad query, a
+vanished table, a silent server) goes wrong before anything is charged.
+
+What a query or a lazy frame computes may let one record influence the rows of others (a window, a join, an order, a
+type that is inferred from the first lines of a file), or fail for one record. That is a condition of a guarantee,
+unless the rows are those of a stored table.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.tables.files import TableFiles, is_path
+from dplangevin.tables.frames import Table, as_table
+from dplangevin.tables.query import NOTHING_CHARGED, TableQuery
+from dplangevin.tables.text import Dialect
+
+_LAZY_LIBRARIES = ("polars", "duckdb", "_duckdb", "ibis")
+_STORED_PLANS = ("DF [", "Parquet SCAN [", "Ipc SCAN [", "IPC SCAN [")
+"""How polars prints a plan that only reads rows; types of text files are inferred, so that they are not here."""
+_UNWRITABLE_TYPES = ("Object", "Int128", "UInt128", "List", "Array", "Struct", "Unknown")
+"""Types of polars that a file may not hold, or only if they hold others that it can."""
+QUERY_CONDITION = (
+    "{} computing each row from one record alone, in an order and with column types that depend on no record, and "
+    "failing for none"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Origin:
+    """Where a copied table comes from: its name in messages, and whether its rows are those of a stored table."""
+
+    name: str
+    is_stored: bool
+
+
+def is_lazy_table(data: Any) -> bool:
+    """Whether the data are a query or a lazy frame, to be copied first."""
+    if isinstance(data, TableQuery):
+        return True
+    kind = type(_unwrap_frame(data))
+    return kind.__module__.split(".")[0] in _LAZY_LIBRARIES and (
+        kind.__name__ in ("LazyFrame", "DuckDBPyRelation")
+        or (kind.__module__.startswith("ibis.") and hasattr(data, "op"))
+    )
+
+
+def _unwrap_frame(data: Any) -> Any:
+    """Return the frame inside one of narwhals, or the data themselves."""
+    return (
+        data.to_native()
+        if type(data).__module__.startswith("narwhals") and hasattr(data, "to_native")
+        else data
+    )
+
+
+def is_streamed(data: Any) -> bool:
+    """Whether records are read in blocks from files: paths, opened files, queries and lazy frames."""
+    return isinstance(data, TableFiles) or is_path(data) or is_lazy_table(data)
+
+
+def open_files(data: Any, dialect: Dialect | None = None) -> TableFiles:
+    """Return paths, opened files, or a stored table of a database as files; see `open_stored_table`."""
+    stored = open_stored_table(data)
+    if isinstance(stored, Table):
+        raise InvalidParameter(
+            "a column of Python objects, or of 128-bit integers, cannot be read in blocks."
+        )
+    return stored if isinstance(stored, TableFiles) else TableFiles(stored, dialect)
+
+
+def open_stored_table(data: Any) -> Any:
+    """Return a copy of a stored table that is given as a query or a lazy frame, and any other data unchanged.
+
+    Raise where something is computed: only `fit` states the condition under which a guarantee holds then.
+    """
+    if not is_lazy_table(data):
+        return data
+    if query_condition(data) is not None:
+        raise InvalidParameter(
+            "here a query or a lazy frame must be a stored table as it is: what it computes may let one record change "
+            f"the rows of others. Name the table, or compute its rows first and pass those. {NOTHING_CHARGED}"
+        )
+    return copy_lazy_table(data)
+
+
+def query_condition(data: Any) -> str | None:
+    """Return the condition of a guarantee for the records behind a query or a lazy frame; None for a stored table."""
+    origin = _find_origin(_unwrap_frame(data))
+    return None if origin.is_stored else QUERY_CONDITION.format(origin.name)
+
+
+def copy_lazy_table(data: Any) -> TableFiles | Table:
+    """Return a copy of a query's or a lazy frame's rows.
+
+    It is a table in memory where a column has a type that not every file can hold, such as polars's objects.
+    """
+    data = _unwrap_frame(data)
+    origin = _find_origin(data)
+    if isinstance(data, TableQuery) and data.is_postgres:
+        from dplangevin.tables.postgres import copy_query
+
+        return _copy_into_file(lambda path: copy_query(data, path), origin)
+    if isinstance(data, TableQuery):
+        with _open_relation(data) as relation:
+            return _copy_into_file(_parquet_writer(relation), origin)
+    if type(data).__module__.startswith("polars") and _has_unwritable_column(data, origin):
+        return as_table(_run(lambda: data.collect(), origin))
+    return _copy_into_file(_parquet_writer(data), origin)
+
+
+def _find_origin(data: Any) -> _Origin:
+    if isinstance(data, TableQuery):
+        return _Origin(name=f"the query to {data.display_url}", is_stored=data.is_stored_table)
+    return _Origin(name=f"the {type(data).__name__}", is_stored=_reads_stored_rows(data))
+
+
+@contextmanager
+def _open_relation(query: TableQuery) -> Iterator[Any]:
+    """Yield the relation of a query to a DuckDB file; the text of an error is shown where it is about the query."""
+    try:
+        import duckdb
+    except ImportError:
+        raise InvalidParameter("a query to DuckDB needs it: pip install 'dplangevin[queries]'.") from None
+    about_query = (
+        duckdb.ParserException,
+        duckdb.BinderException,
+        duckdb.CatalogException,
+        duckdb.IOException,
+        duckdb.ConnectionException,
+    )
+    try:
+        with duckdb.connect(str(query.duckdb_file), read_only=True) as connection:
+            yield connection.sql(query.statement)
+    except about_query as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InvalidParameter(
+            f"the query to {query.display_url} failed: {first}. {NOTHING_CHARGED}"
+        ) from None
+
+
+def _parquet_writer(data: Any) -> Callable[[str], None]:
+    """Return a function that lets the library of a lazy frame write its rows to a file."""
+    import narwhals as nw
+
+    frame: Any = nw.from_native(data)
+
+    def write(path: str) -> None:
+        # Spans of time are missing for every reader, and no file holds all of them: DuckDB fails for a negative one.
+        spans = [name for name, kind in frame.collect_schema().items() if kind == nw.Duration]
+        empty = (nw.lit(None, nw.String()).alias(name) for name in spans)
+        (frame.with_columns(*empty) if spans else frame).sink_parquet(path)
+
+    return write
+
+
+def _reads_stored_rows(data: Any) -> bool:
+    """Whether a lazy frame only reads the rows of a stored table, without computing anything."""
+    library = type(data).__module__.split(".")[0]
+    if library == "polars":
+        try:
+            return bool(data.explain(optimized=False).startswith(_STORED_PLANS))
+        except Exception:  # the file is absent, or has no such columns: copying says so
+            return False
+    if library == "ibis":
+        return type(data.op()).__name__ in ("DatabaseTable", "InMemoryTable")
+    return str(data.type) == "TABLE_RELATION"
+
+
+def _has_unwritable_column(data: Any, origin: _Origin) -> bool:
+    schema = _run(lambda: data.collect_schema(), origin)
+    return any(str(kind).startswith(_UNWRITABLE_TYPES) for kind in schema.dtypes())
+
+
+def _run(compute: Callable[[], Any], origin: _Origin) -> Any:
+    """Return what a library computes; of its own error only the kind is shown, since the text may quote a record."""
+    try:
+        return compute()
+    except DplangevinError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of polars
+            raise
+        raise InvalidParameter(
+            f"{origin.name} could not be computed ({type(error).__name__}); the message may quote a record and is not "
+            f"shown. {NOTHING_CHARGED}"
+        ) from None
+
+
+def _copy_into_file(write: Callable[[str], None], origin: _Origin) -> TableFiles:
+    """Let `write` create a Parquet file in a private folder, and open it; its name is removed at once."""
+    try:
+        import pyarrow
+        import pyarrow.dataset as data
+    except ImportError:
+        raise InvalidParameter(
+            "queries and lazy frames need pyarrow; install it with: pip install 'dplangevin[tables]'."
+        ) from None
+    folder = os.environ.get("DPLANGEVIN_SCRATCH")
+    with tempfile.TemporaryDirectory(prefix="dplangevin-", dir=folder) as private:  # mode 0700
+        path = os.path.join(private, "table.parquet")
+        _run(lambda: write(path), origin)
+        file = pyarrow.OSFile(path, "rb")  # open as long as the table
+    options = data.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=1 << 20, pre_buffer=False)
+    file_format = data.ParquetFileFormat(default_fragment_scan_options=options)
+    fragment = file_format.make_fragment(file)
+    files = TableFiles(data.FileSystemDataset([fragment], fragment.physical_schema, file_format))
+    files.condition = None if origin.is_stored else QUERY_CONDITION.format(origin.name)
+    return files
