@@ -10,9 +10,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dplangevin.ledger import Ledger
@@ -104,7 +106,32 @@ def test_fifty_double_clicks_reloads_and_second_tabs_charge_once(server: tuple[S
         assert visitor.get(f"{draft.replace('/draft/', '/release/')}/file/{name}").status_code == 404
     model = json.loads((release_folder(folder, draft) / "model.json").read_text())
     assert model["version"]
+    check_onnx_file(visitor, draft, release_folder(folder, draft))
     assert not (release_folder(folder, draft) / "run.state").exists()
+
+
+def check_onnx_file(visitor: Any, draft: str, folder: Path) -> None:
+    """The ONNX file of the page predicts what the model predicts; where the extra is absent, a sentence says so."""
+    from dplangevin.estimators.model_file import load_model
+
+    answer = visitor.get(f"{draft.replace('/draft/', '/release/')}/file/model.onnx")
+    if find_spec("onnx") is None or find_spec("onnxruntime") is None:
+        assert "exports" in visitor.get(draft.replace("/draft/", "/release/")).text
+        return
+    import onnxruntime
+    import pandas as pd
+
+    assert answer.status_code == 200
+    model, table = load_model(folder / "model.json"), pd.read_csv(folder.parents[1] / "people.csv").head(50)
+    session = onnxruntime.InferenceSession(answer.content)
+    feeds = {}
+    for each in session.get_inputs():
+        cells = table[each.name]
+        values = cells.to_numpy(float) if pd.api.types.is_numeric_dtype(cells) else cells.to_numpy(object)
+        feeds[each.name] = values.reshape(-1, 1) if len(each.shape) == 2 else values
+    outputs = dict(zip([each.name for each in session.get_outputs()], session.run(None, feeds), strict=True))
+    probabilities = next(value for value in outputs.values() if np.ndim(value) == 2)
+    np.testing.assert_allclose(probabilities, model.predict_proba(table), atol=1e-5)
 
 
 def test_the_guarantee_of_the_release_is_the_one_that_was_planned(server: tuple[Server, Path]) -> None:

@@ -104,7 +104,17 @@ RowsPerPerson = Annotated[
 
 def plan_model(
     n: Annotated[int, typer.Option("--n", help="Public number of rows.")],
-    epsilon: Epsilon,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="The epsilon to meet.")] = None,
+    advantage: Annotated[
+        float | None,
+        typer.Option("--advantage", help="In place of --epsilon: largest TPR - FPR of a membership test."),
+    ] = None,
+    tpr_at_fpr: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--tpr-at-fpr", help="In place of --epsilon: its largest TPR at this FPR.", metavar="TPR FPR"
+        ),
+    ] = None,
     n_features: Annotated[
         int | None, typer.Option("--n-features", help="Number of features, without a schema.")
     ] = None,
@@ -149,7 +159,11 @@ def plan_model(
 
     _check_model_name(model)
     _outputs.check_outputs({"--output": output}, sign=sign)
+    if sum(value is not None for value in (epsilon, advantage, tpr_at_fpr)) != 1:
+        raise InvalidParameter("state one of --epsilon, --advantage and --tpr-at-fpr.")
     if schema is not None:
+        if epsilon is None:
+            raise InvalidParameter("--schema needs --epsilon; plan the risk with --n-features first.")
         _refuse_with_schema({"--n-features": n_features, "--output": output})
         preview = _preview_schema_fit(
             schema, model, n, PublicTableOptions(classes=classes, target_bounds=target_bounds),
@@ -168,7 +182,8 @@ def plan_model(
         )
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     fit_plan = plan_fit(
-        model=_PLANNED_AS.get(model, model), n=n, n_features=n_features, epsilon=epsilon, delta=delta,
+        model=_PLANNED_AS.get(model, model), n=n, n_features=n_features, delta=delta,
+        **({} if epsilon is None else {"epsilon": epsilon}), advantage=advantage, tpr_at_fpr=tpr_at_fpr,
         adjacency=adjacency, data_norm=data_norm, fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha,
         secure=secure, allow_more_rows=allow_more_rows, **extra,
     )  # fmt: skip

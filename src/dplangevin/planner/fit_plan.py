@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dplangevin._notebook import render_list, render_pairs
+from dplangevin._search import bisect_safe_side
 from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.registry import (
     automatic_mechanisms,
@@ -17,6 +18,7 @@ from dplangevin.accounting.registry import (
     planner_for,
     theorem_covers_rounding,
 )
+from dplangevin.accounting.target import PrivacyTarget, make_target
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
 from dplangevin.planner.request import AUTO, Request
 
@@ -70,11 +72,14 @@ class FitPlan:
         return render_pairs(f"Plan for {self.model}", pairs, notes)
 
 
-def plan_fit(**options: Any) -> FitPlan:
+def plan_fit(
+    *, advantage: float | None = None, tpr_at_fpr: tuple[float, float] | None = None, **options: Any
+) -> FitPlan:
     """Plan the fit of a model on n rows under (epsilon, delta); delta = 0 requests a pure guarantee.
 
-    Options are the fields of `Request`. No data are read. Raises when the requested mechanism cannot provide the
-    requested guarantee.
+    Options are the fields of `Request`. In place of epsilon the risk may be stated: `advantage`, the largest TPR - FPR
+    of a membership test, or `tpr_at_fpr` = (tpr, fpr), its largest TPR at an FPR; the plan's guarantee then gives the
+    epsilon to state. No data are read. Raises when the requested mechanism cannot provide the requested guarantee.
 
     Examples
     --------
@@ -83,7 +88,33 @@ def plan_fit(**options: Any) -> FitPlan:
     >>> fit_plan.plan.spec.n_steps, bool(fit_plan.plan.guarantee.epsilon() <= 1.0)
     (12, True)
     """
-    return plan_request(Request(**options))
+    if advantage is None and tpr_at_fpr is None:
+        return plan_request(Request(**options))
+    if options.get("epsilon") is not None:
+        raise InvalidParameter("state epsilon, advantage or tpr_at_fpr, and only one of them.")
+    target = make_target(advantage=advantage, tpr_at_fpr=tpr_at_fpr, delta=options.get("delta") or None)
+    return plan_for_risk(Request(**(options | {"epsilon": 1.0})), target)
+
+
+def plan_for_risk(request: Request, target: PrivacyTarget) -> FitPlan:
+    """Plan the fit of this request with the largest epsilon at which its guarantee meets the target."""
+    plans: dict[float, FitPlan] = {}
+
+    def meets_target(log_epsilon: float) -> bool:
+        plan = plan_request(replace(request, epsilon=math.exp(log_epsilon)))
+        plans[log_epsilon] = plan
+        return target.cost(plan.plan.guarantee) <= target.goal
+
+    low, high = math.log(MIN_RISK_EPSILON), math.log(MAX_RISK_EPSILON)
+    if not meets_target(low):
+        raise CalibrationFailed(
+            f"no epsilon from {MIN_RISK_EPSILON:g} on meets {target}; allow a larger risk."
+        )
+    best = high if meets_target(high) else bisect_safe_side(meets_target, low, high, rounds=22)
+    return plans[best] if best in plans else plan_request(replace(request, epsilon=math.exp(best)))
+
+
+MIN_RISK_EPSILON, MAX_RISK_EPSILON = 1e-3, 100.0
 
 
 def plan_request(request: Request) -> FitPlan:

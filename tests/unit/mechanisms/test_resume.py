@@ -39,6 +39,7 @@ from dplangevin.mechanisms.perturbation.theorem import (
 )
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.ridge_whitened.spec import RidgeWhitenedSpec
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
@@ -158,6 +159,14 @@ def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
     return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
 
 
+def ridge_whitened(scale: float, **changes: Any) -> Plan:
+    schedule = RidgeWhitenedSpec(
+        moment_noise_std=0.05, noise_std=0.05 * scale, step_cap=4.0, max_moment_releases=3,
+        further_noise_std=0.3 * scale, further_fraction=0.2, **changes,
+    )  # fmt: skip
+    return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
+
+
 def whitened_objective(scale: float) -> Plan:
     schedule = WhitenedObjectiveSpec(
         moment_density_scale=0.05 * scale,
@@ -177,6 +186,8 @@ CASES: dict[str, Callable[[float], Plan]] = {
         scale, release="average", average_from=3, momentum=True, weights="gated"
     ),
     "whitened": whitened,
+    "ridge whitened": ridge_whitened,
+    "exact ridge whitened": lambda scale: ridge_whitened(scale, secure=True),
     "whitened once": lambda scale: whitened(scale, 1),
     "approach, then whitened": lambda scale: whitened(
         scale, n_approach_steps=3, approach_noise_std=5.0 * scale, max_steps=14

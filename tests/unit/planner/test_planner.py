@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.data import ArrayDataset
@@ -319,3 +319,22 @@ def test_plans_learn(delta: float, adjacency: str, least: float) -> None:
     data = ArrayDataset(rows, labels, problem)
     scores = [rows @ run_plan(recipe.plan, data, seed).value for seed in range(5)]
     assert min(float(((score > 0) == (labels > 0)).mean()) for score in scores) > least
+
+
+def test_a_risk_in_place_of_epsilon() -> None:
+    """Closed forms of mu-GDP: advantage 2 Phi(mu / 2) - 1, TPR = Phi(Phi^-1(FPR) + mu); of one pure release tanh(eps / 2)."""
+    options: dict[str, Any] = {
+        "model": "logistic", "n": 30_000, "n_features": 20, "delta": 1e-6, "adjacency": "replace-one",
+        "data_norm": 1.0, "fit_intercept": True,
+    }  # fmt: skip
+    guarantee = plan_fit(advantage=0.1, **options).plan.guarantee
+    assert guarantee.mu == pytest.approx(2 * ndtri(0.55), rel=1e-4)
+    assert guarantee.advantage().advantage <= 0.1
+    guarantee = plan_fit(tpr_at_fpr=(0.02, 0.01), **options).plan.guarantee
+    assert guarantee.mu == pytest.approx(ndtri(0.02) - ndtri(0.01), rel=1e-4)
+    assert 1 - guarantee.tradeoff(0.01) <= 0.02
+    pure = plan_fit(advantage=0.1, **(options | {"delta": 0.0})).plan.guarantee
+    assert pure.advantage().advantage <= 0.1
+    assert pure.epsilon(0.0) >= 2 * math.atanh(0.1) * (1 - 1e-6)  # several pure parts are less than their sum
+    with pytest.raises(InvalidParameter, match="only one of them"):
+        plan_fit(advantage=0.1, epsilon=1.0, **options)
