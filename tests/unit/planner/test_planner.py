@@ -322,7 +322,7 @@ def test_plans_learn(delta: float, adjacency: str, least: float) -> None:
 
 
 def test_a_risk_in_place_of_epsilon() -> None:
-    """Closed forms of mu-GDP: advantage 2 Phi(mu / 2) - 1, TPR = Phi(Phi^-1(FPR) + mu); of one pure release tanh(eps / 2)."""
+    """Closed forms of mu-GDP: advantage 2 Phi(mu / 2) - 1, TPR = Phi(Phi^-1(FPR) + mu)."""
     options: dict[str, Any] = {
         "model": "logistic", "n": 30_000, "n_features": 20, "delta": 1e-6, "adjacency": "replace-one",
         "data_norm": 1.0, "fit_intercept": True,
