@@ -100,7 +100,9 @@ def describe_plan(plan: Any) -> str:
     """Return a short JSON description of a plan for the history; everything in a plan is public."""
     spec = getattr(plan, "spec", None)
     fields_by_name = {
-        "mechanism": getattr(spec, "mechanism", type(plan).__name__),
+        # what several specs make together is named by the theorems that compose it
+        "mechanism": getattr(spec, "mechanism", None)
+        or getattr(getattr(plan, "guarantee", None), "theorem", type(plan).__name__),
         "delta": _value_to_plain(getattr(plan, "delta", None)),
         "spec": _dataclass_to_plain(spec),
         "problem": _dataclass_to_plain(getattr(plan, "problem", None)),
