@@ -108,7 +108,7 @@ def preview_fit(model: Any, *, n: int, names: Sequence[str], target: str) -> Fit
     ...     "columns": {"age": {"range": [0, 100]}}, "target": {"name": "sick", "categories": ["no", "yes"]}})
     >>> preview = preview_fit(model, n=5000, names=["age", "sick"], target="sick")
     >>> preview.n_features, bool(preview.guarantee.epsilon(1e-6) <= 1.0)
-    (4, True)
+    (3, True)
     """
     planned = copy.copy(model)
     rows = _check.check_count("n", n)
