@@ -9,7 +9,7 @@ from typing import Any
 
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.tables import CellColumn, Dialect, Table, TableFiles, TableQuery
-from dplangevin.tables.lazy import copy_lazy_table
+from dplangevin.tables.lazy import copy_lazy_table, query_condition
 
 
 def text_dialect(delimiter: str | None) -> Dialect | None:
@@ -32,10 +32,10 @@ def read_table(path: Path, delimiter: str | None = None) -> Table:
 def open_query(url: str, sql: str, ledger: Any) -> TableFiles:
     """Open a query to a database; for a strict data set of the ledger it must be a stored table."""
     query = TableQuery(url, sql)
-    if getattr(ledger, "strict", False) and not query.is_stored_table:
+    if getattr(ledger, "strict", False) and query_condition(query) is not None:
         raise InvalidParameter(
-            "this data set is strict: --sql must be the name of a stored table, since a statement may mix records. "
-            "Nothing was charged."
+            "this data set is strict: --sql must be the name of a stored table, since a statement or a view may mix "
+            "records. Nothing was charged."
         )
     files = copy_lazy_table(query)
     assert isinstance(files, TableFiles)

@@ -63,7 +63,7 @@ Secure = Annotated[
     bool | None,
     _panel_option(
         "--secure/--no-secure",
-        "Exact noise or none; without it floating-point noise may be used. Default: exact where a sampler exists.",
+        "Exact noise or refused / floating point allowed. Default: exact where a sampler exists.",
         _RUN_PANEL,
     ),
 ]

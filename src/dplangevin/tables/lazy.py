@@ -12,6 +12,7 @@ unless the rows are those of a stored table.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,8 +26,11 @@ from dplangevin.tables.query import NOTHING_CHARGED, TableQuery
 from dplangevin.tables.text import Dialect
 
 _LAZY_LIBRARIES = ("polars", "duckdb", "_duckdb", "ibis")
-_STORED_PLANS = ("DF [", "Parquet SCAN [", "Ipc SCAN [", "IPC SCAN [")
-"""How polars prints a plan that only reads rows; types of text files are inferred, so that they are not here."""
+_STORED_PLAN = re.compile(
+    r"(DF \[.*\]; PROJECT \*/\d+ COLUMNS|(Parquet|Ipc|IPC) SCAN \[.*\]\nPROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?)"
+)
+"""How polars prints a plan that reads all rows and nothing else. A further line is a limit, or numbers of rows, which
+depend on other records; types of text files are inferred, so that these are not here."""
 _UNWRITABLE_TYPES = ("Object", "Int128", "UInt128", "List", "Array", "Struct", "Unknown")
 """Types of polars that a file may not hold, or only if they hold others that it can."""
 QUERY_CONDITION = (
@@ -111,8 +115,8 @@ def copy_lazy_table(data: Any) -> TableFiles | Table:
 
         return _copy_into_file(lambda path: copy_query(data, path), origin)
     if isinstance(data, TableQuery):
-        with _open_relation(data) as relation:
-            return _copy_into_file(_parquet_writer(relation), origin)
+        with _open_duckdb(data) as connection:
+            return _copy_into_file(_parquet_writer(connection.sql(data.statement)), origin)
     if type(data).__module__.startswith("polars") and _has_unwritable_column(data, origin):
         return as_table(_run(lambda: data.collect(), origin))
     return _copy_into_file(_parquet_writer(data), origin)
@@ -120,13 +124,24 @@ def copy_lazy_table(data: Any) -> TableFiles | Table:
 
 def _find_origin(data: Any) -> _Origin:
     if isinstance(data, TableQuery):
-        return _Origin(name=f"the query to {data.display_url}", is_stored=data.is_stored_table)
+        name = f"the query to {data.display_url}"
+        return _Origin(name=name, is_stored=data.names_table and _is_base_table(data))
     return _Origin(name=f"the {type(data).__name__}", is_stored=_reads_stored_rows(data))
 
 
+def _is_base_table(query: TableQuery) -> bool:
+    """Whether the name is that of a stored table and not of a view, which may compute anything; no row is read."""
+    if query.is_postgres:
+        from dplangevin.tables.postgres import is_base_table
+
+        return is_base_table(query)
+    with _open_duckdb(query) as connection:
+        return str(connection.table(query.sql.strip()).type) == "TABLE_RELATION"
+
+
 @contextmanager
-def _open_relation(query: TableQuery) -> Iterator[Any]:
-    """Yield the relation of a query to a DuckDB file; the text of an error is shown where it is about the query."""
+def _open_duckdb(query: TableQuery) -> Iterator[Any]:
+    """Yield a connection to a DuckDB file; the text of an error is shown where it is about the query."""
     try:
         import duckdb
     except ImportError:
@@ -140,7 +155,7 @@ def _open_relation(query: TableQuery) -> Iterator[Any]:
     )
     try:
         with duckdb.connect(str(query.duckdb_file), read_only=True) as connection:
-            yield connection.sql(query.statement)
+            yield connection
     except about_query as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InvalidParameter(
@@ -168,11 +183,11 @@ def _reads_stored_rows(data: Any) -> bool:
     library = type(data).__module__.split(".")[0]
     if library == "polars":
         try:
-            return bool(data.explain(optimized=False).startswith(_STORED_PLANS))
+            return _STORED_PLAN.fullmatch(data.explain(optimized=False)) is not None
         except Exception:  # the file is absent, or has no such columns: copying says so
             return False
-    if library == "ibis":
-        return type(data.op()).__name__ in ("DatabaseTable", "InMemoryTable")
+    if library == "ibis":  # what it calls a table of a database may be a view
+        return type(data.op()).__name__ == "InMemoryTable"
     return str(data.type) == "TABLE_RELATION"
 
 

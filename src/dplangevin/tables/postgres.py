@@ -74,9 +74,43 @@ def copy_query(query: TableQuery, path: str) -> None:
                 writer.write_table(pa.table(arrays, schema=schema))
 
 
+def is_base_table(query: TableQuery) -> bool:
+    """Whether the name, and every partition of it, is a stored table without policies on its rows; no row is read.
+
+    A name that does not exist counts as one: the query says so itself.
+    """
+    lookup = (
+        "WITH RECURSIVE parts(oid) AS (SELECT to_regclass(%s)::oid UNION "
+        "SELECT inhrelid FROM pg_inherits JOIN parts ON inhparent = parts.oid) "
+        "SELECT bool_and(relkind IN ('r', 'p') AND NOT relrowsecurity) FROM pg_class JOIN parts USING (oid)"
+    )
+    with _connect(query) as (connection, wait), wait():
+        (is_stored,) = connection.execute(lookup, [query.sql.strip()]).fetchone()
+    return is_stored is not False
+
+
 @contextmanager
 def _open_cursor(query: TableQuery) -> Iterator[tuple[Any, Any, str]]:
     """Yield a cursor of the query in one snapshot, a context that waits for an answer, and the server's encoding."""
+    import psycopg
+
+    with _connect(query) as (connection, wait):
+        connection.read_only, connection.isolation_level = True, psycopg.IsolationLevel.REPEATABLE_READ
+        cursor = connection.cursor(name="dplangevin")
+        _read_cells_as_bytes(cursor, psycopg)
+        try:
+            with wait():
+                connection.execute(_SETTINGS)
+                cursor.execute(query.statement)
+            yield cursor, wait, connection.info.parameter_status("server_encoding") or ""
+        finally:
+            with suppress(psycopg.Error), wait():
+                cursor.close()
+
+
+@contextmanager
+def _connect(query: TableQuery) -> Iterator[tuple[Any, Any]]:
+    """Yield a connection and a context that waits for an answer; errors become one sentence."""
     try:
         import psycopg
     except ImportError:
@@ -90,17 +124,7 @@ def _open_cursor(query: TableQuery) -> Iterator[tuple[Any, Any, str]]:
             def wait() -> Any:
                 return enforce_deadline(connection.fileno(), late, query.timeout)
 
-            connection.read_only, connection.isolation_level = True, psycopg.IsolationLevel.REPEATABLE_READ
-            cursor = connection.cursor(name="dplangevin")
-            _read_cells_as_bytes(cursor, psycopg)
-            try:
-                with wait():
-                    connection.execute(_SETTINGS)
-                    cursor.execute(query.statement)
-                yield cursor, wait, connection.info.parameter_status("server_encoding") or ""
-            finally:
-                with suppress(psycopg.Error), wait():
-                    cursor.close()
+            yield connection, wait
     except psycopg.Error as error:
         raise InvalidParameter(_explain_error(query, error, late)) from None
 

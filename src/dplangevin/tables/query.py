@@ -23,13 +23,14 @@ class TableQuery:
     Parameters
     ----------
     url : postgresql://user@host/database, duckdb:///file, or the path of a .duckdb file.
-    sql : a SELECT statement, or the name of a table: then each row of it is a record, without further condition.
+    sql : a SELECT statement, or the name of a table: then each row of it is a record, without further condition (of a
+        view it is not).
     timeout : seconds to wait for the server's answer to each block.
 
     Examples
     --------
     >>> query = TableQuery("postgresql://ana:secret@db.example/clinic", "SELECT age, ill FROM patients WHERE age > 17")
-    >>> query.display_url, query.is_stored_table, TableQuery("clinic.duckdb", "patients").is_stored_table
+    >>> query.display_url, query.names_table, TableQuery("clinic.duckdb", "patients").names_table
     ('postgresql://db.example/clinic', False, True)
     """
 
@@ -82,12 +83,12 @@ class TableQuery:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
-    def is_stored_table(self) -> bool:
-        """Whether `sql` is the name of a table."""
+    def names_table(self) -> bool:
+        """Whether `sql` is a name: of a table, or of a view, which only the database can tell apart."""
         return _PLAIN_NAME.fullmatch(self.sql.strip()) is not None
 
     @property
     def statement(self) -> str:
         """SELECT statement."""
         text = self.sql.strip().rstrip(";")
-        return f"SELECT * FROM {text}" if self.is_stored_table else text
+        return f"SELECT * FROM {text}" if self.names_table else text

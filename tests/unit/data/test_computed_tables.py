@@ -24,6 +24,7 @@ from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries import count_file, count_marginals
 from dplangevin.tables import CellColumn, TableFiles, TableQuery, as_table, open_files, postgres as reader
+from dplangevin.tables.lazy import query_condition
 from fuzz import _matrix as matrix
 from unit import _postgres
 from unit._proxy import Proxy
@@ -289,6 +290,38 @@ def test_scores_and_counts_take_stored_tables_only(postgres: str, folder: Path) 
         for data in (stored, folder / "people.parquet")
     ]
     np.testing.assert_array_equal(counts[0].values, counts[1].values)
+
+
+def test_views_and_chosen_rows_are_no_stored_tables(postgres: str, tmp_path: Path, folder: Path) -> None:
+    """A view computes whatever it likes under the name of a table; a limit lets one row decide on another."""
+    import duckdb
+    import psycopg
+
+    mean = "SELECT y, age - avg(age) OVER () AS age FROM people"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE OR REPLACE VIEW centred AS {mean}")
+        connection.execute("CREATE TABLE IF NOT EXISTS guarded (a int)")
+        connection.execute("ALTER TABLE guarded ENABLE ROW LEVEL SECURITY")
+    with duckdb.connect(str(tmp_path / "views.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE people AS SELECT * FROM '{folder / 'people.parquet'}'")
+        connection.execute(f"CREATE VIEW centred AS {mean}")
+    rows = folder / "people.parquet"
+    for data in (
+        TableQuery(postgres, "centred"),
+        TableQuery(postgres, "guarded"),
+        TableQuery(str(tmp_path / "views.duckdb"), "centred"),
+        pl.scan_parquet(rows, n_rows=100),
+        pl.scan_parquet(rows, row_index_name="i"),
+    ):
+        assert query_condition(data) is not None, data
+    for data in (
+        TableQuery(postgres, "people"),
+        TableQuery(postgres, "public.people"),
+        TableQuery(str(tmp_path / "views.duckdb"), "people"),
+        pl.scan_parquet(rows),
+        pl.read_parquet(rows).lazy(),
+    ):
+        assert query_condition(data) is None, data
 
 
 def test_types_that_depend_on_records_are_a_condition(tmp_path: Path) -> None:
