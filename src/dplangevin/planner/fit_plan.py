@@ -191,7 +191,7 @@ def _exactness_obstacle(request: Request, mechanism: str) -> str | None:
     """Return why this fit has no exact form; None where it has one."""
     if not planner_capabilities(mechanism).secure:
         return (
-            f"the noise of mechanism={mechanism!r} is real-valued and passes through a minimiser or a sampler; exact "
+            f"the noise of mechanism={mechanism!r} is real-valued and passes through a sampler; exact "
             f"forms have {', '.join(mechanisms_with('secure'))}"
         )
     if request.theorem is not None and not theorem_covers_rounding(mechanism, request.theorem):

@@ -320,8 +320,8 @@ def test_what_has_no_exact_form_is_refused() -> None:
     check_exact_minimizer(Problem(loss=Logistic(), **stated))
     with pytest.raises(AssumptionFailed, match="constraint"):
         check_exact_minimizer(Problem(loss=Logistic(), constraint=Ball(1.0), **stated))
+    several = {"bounds": DataBounds(data_norm=1.0, classes=3)}
     with pytest.raises(AssumptionFailed, match="formula"):
-        several = {"bounds": DataBounds(data_norm=1.0, classes=3)}
         check_exact_minimizer(Problem(loss=MulticlassHinge(n_classes=3), **stated | several))
     for more in ({"release_density_scale": 1.0}, {"n_iterations": 5}):
         with pytest.raises(InvalidParameter):

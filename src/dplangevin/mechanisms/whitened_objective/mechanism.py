@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_sums import ExactSums
-from dplangevin.data.integer_grids import IntegerTransform, RowGrid
+from dplangevin.data.integer_grids import IntegerTransform
 from dplangevin.data.integer_words import to_integers
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
@@ -219,17 +219,16 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
     def execute(self, inputs: MechanismInput[WhitenedObjectiveSpec]) -> MechanismOutput:
         """Release counts and moment, whiten, and return the perturbed minimiser, or the constant model."""
         spec, data, draws = inputs.spec, inputs.data, NoiseDraws.of(inputs)
-        grid = public_row_grid(data.problem) if spec.secure else None
-        if grid is not None:
-            data = data.with_rounded_rows(grid, in_place=inputs.owns_data)
+        if spec.secure:
+            data = data.with_rounded_rows(public_row_grid(data.problem), in_place=inputs.owns_data)
         counts = release_counts(spec, data, spec.count_density_scale, draws)
-        moment = release_second_moment(spec, data, grid, draws)
+        moment = release_second_moment(spec, data, draws)
         spectrum = moment_spectrum(spec, moment)
         basis = whitening_basis(spectrum)
         # The moment and coordinates are not released: as floating-point numbers they could reveal the exact sum.
         auxiliary = {"resolved": spectrum.above_noise.astype(float)}
         if counts is None:
-            q = minimize_perturbed(spec, data, basis, grid, draws)
+            q = minimize_perturbed(spec, data, basis, draws)
         else:
             center = ConstantCenter.build(data.problem, counts, spectrum, basis)
             if center.is_all_to_learn(spec, data.problem):
@@ -238,7 +237,7 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
                 assert again is not None
                 center = ConstantCenter.build(data.problem, combine_counts(counts, again), spectrum, basis)
                 return MechanismOutput(value=basis @ center.center, auxiliary=auxiliary)
-            deviation = minimize_perturbed(spec, data, basis, grid, draws, center.center)
+            deviation = minimize_perturbed(spec, data, basis, draws, center.center)
             q = center.center + center.limit(deviation, spec, data.problem)
         theta = basis @ q.reshape(data.problem.n_columns, -1)
         excess = estimate_excess(spec, data.problem, spectrum, q, WHITENING_POWER)
@@ -351,11 +350,13 @@ class ConstantCenter:
         return shrink_to_constant(deviation, self.start, self.moments, variance, relative_variance, kept)
 
 
-def release_second_moment(
-    spec: WhitenedObjectiveSpec, data: Dataset, grid: RowGrid | None, draws: NoiseDraws
-) -> Floats:
-    """Release the noisy second moment of the rows over the largest norm. Labels and sample weights are not used."""
-    if grid is not None:
+def release_second_moment(spec: WhitenedObjectiveSpec, data: Dataset, draws: NoiseDraws) -> Floats:
+    """Release the noisy second moment of the rows over the largest norm. Labels and sample weights are not used.
+
+    The rows of an exact run must be on their grid.
+    """
+    if spec.secure:
+        grid = public_row_grid(data.problem)
         sums = ExactSums(data, grid)
         scale = Fraction(spec.moment_density_scale) * data.problem.n * Fraction(grid.max_norm) ** 2
         noisy = add_rounded_wishart_noise(to_integers(sums.second_moment()), scale, draws.source)
@@ -383,13 +384,16 @@ def minimize_perturbed(
     spec: WhitenedObjectiveSpec,
     data: Dataset,
     basis: Floats,
-    grid: RowGrid | None,
     draws: NoiseDraws,
     center: Floats | None = None,
 ) -> Floats:
-    """Return the perturbed minimiser q over rows T' x, relative to the center where there is one."""
+    """Return the perturbed minimiser q over rows T' x, relative to the center where there is one.
+
+    The rows of an exact run must be on their grid.
+    """
     problem, rng = data.problem, draws.rng
-    if grid is not None:
+    if spec.secure:
+        grid = public_row_grid(problem)
         transform = IntegerTransform(basis, 1.0, grid)
         limited = data.with_weights(limit_squares, grid, transform)
         ideal = make_objective(
