@@ -163,8 +163,8 @@ def _plan_objective_perturbation(
     epsilon, delta = request.epsilon, request.delta
     if request.secure:
         raise InvalidParameter(
-            "these intervals have no secure implementation: the curvature that they release with objective perturbation "
-            "is a sum in floating point. Leave them out with secure=True."
+            "these intervals have no secure implementation: the curvature that they release is a sum in floating "
+            "point. Leave them out with secure=True."
         )
     if rows_per_person > 1 and delta > 0:
         raise InvalidParameter(
