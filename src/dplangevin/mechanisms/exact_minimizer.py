@@ -159,10 +159,10 @@ class IdealObjective:
         The bound is for the Euclidean norm; None where doubles prove nothing.
         """
         theta, unit = self._theta(point, bits)
-        if bits == FIRST_BITS:
-            total, total_unit, error = self._sum_in_doubles(theta, unit)
-        else:
-            total, total_unit, error = self._sum_in_decimals(theta, unit, bits)
+        is_first = bits == FIRST_BITS
+        total, total_unit, error = (
+            self._sum_in_doubles(theta, unit) if is_first else self._sum_in_decimals(theta, unit, bits)
+        )
         if not math.isfinite(error):
             return point, None
         per_unit = Fraction(1 << bits) / (self.ridge * self.cell)
@@ -185,7 +185,7 @@ class IdealObjective:
             return total, Fraction(1)
         return self._basis.T @ total, Fraction(2) ** int(self.transform.exponents.min())
 
-    def _sum_in_doubles(self, theta: Integers, unit: Fraction) -> tuple[Integers, Fraction, float]:
+    def _sum_in_doubles(self, theta: Integers, unit: Fraction) -> tuple[Integers, Fraction, float | Fraction]:
         """Return sum_i weight_i B' x_i slope_i as integers, their unit, and a bound on the norm of the error."""
         loss, columns = self.data.problem.loss, len(theta)
         high, rest, _ = _split_point(theta, unit)
