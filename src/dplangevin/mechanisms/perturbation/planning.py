@@ -25,8 +25,10 @@ def prefers_objective_perturbation(request: Request) -> bool:
     """Return True where mechanism="auto" perturbs the objective: delta = 0, or few parameters and a smooth loss."""
     if request.delta == 0:
         return True
+    is_refused = request.secure is True and request.radius is not None  # a constraint has no exact minimiser
     return (
-        request.alpha is None
+        not is_refused
+        and request.alpha is None
         and math.isfinite(request.make_loss(None).curvature_bound)
         and rules.prefers_pure_noise(request.dimension, request.epsilon, request.mu)
     )
