@@ -51,7 +51,7 @@ class LangevinSpec(NoisyGradientSpec):
 
     mechanism: ClassVar[str] = "langevin"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        population_risk=True, holds_beyond_n=True, checkpoints=True
+        population_risk=True, holds_beyond_n=True, checkpoints=True, stated_parameters=True
     )
     inverse_temperature: float | tuple[float, ...] = 0.0
     time_step: float | tuple[float, ...] = 0.0

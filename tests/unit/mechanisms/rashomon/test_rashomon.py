@@ -315,12 +315,12 @@ def test_problems_that_have_no_rashomon_set_are_refused() -> None:
     with pytest.raises(AssumptionFailed, match="alpha > 0"):
         plan_rashomon(stated(ridge=0.0), **common)
     squared = Problem(
-        loss=Clipped(Squared(), 3.0), bounds=DataBounds(data_norm=1.0, target=(-1, 1)), n=50, n_features=2,
+        loss=Clipped(Squared(), 3.0), bounds=DataBounds(data_norm=1.0, target=(-1, 1)), n=50, n_features=4,
         constraint=Ball(1.0), ridge=0.1, fit_intercept=False,
     )  # fmt: skip
     plan = plan_rashomon(squared, tier="exact", **common).plan
     with pytest.raises(AssumptionFailed, match="no exact sampler"):
-        run_plan(plan, ArrayDataset(np.zeros((50, 2)), np.zeros(50), squared), 0)
+        run_plan(plan, ArrayDataset(np.zeros((50, 4)), np.zeros(50), squared), 0)
     assert max_excess(squared) == pytest.approx(6.05)
 
 
