@@ -316,3 +316,40 @@ def test_the_command_line_states_a_run(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["guarantee"]["theorem"] == "composition"
     assert '"inverse_temperature": 30' in model.read_text()
     assert run_command_line(["sample", *common, "--beta", "30"]) == 2
+
+
+def test_a_log_sobolev_constant_gives_nearly_the_exact_divergence() -> None:
+    """An Ornstein-Uhlenbeck process from a point has c = beta m and rho = (a / 2c) tanh(cT / 2); 2c is too much."""
+    beta, m, n = 40.0, 0.5, 100
+    ratios, doubled = [], []
+    for time in np.geomspace(1e-3, 2.0, 60):
+        spec = DiffusionSpec(inverse_temperature=beta, time=float(time))
+        exact = (beta * 2 / n) ** 2 / (2 * beta * m) * math.tanh(beta * m * time / 2)
+        for factor, found in ((1, ratios), (2, doubled)):
+            constants = Constants(n=n, lipschitz=1.0, log_sobolev=factor * beta * m)
+            certified = certify_plan(constants, spec, delta=1e-6, theorem="log-sobolev")
+            found.append(float(certified.rdp([2.0])[0]) / 2 / exact)
+            assert certified.conditions[0].kind == "unchecked-hypothesis"
+    assert min(ratios) >= 1
+    assert max(ratios) < 1.053
+    assert min(doubled) < 0.6
+
+
+def test_a_log_sobolev_constant_is_stated_and_never_assumed() -> None:
+    options = {
+        "mechanism": "langevin",
+        "n": 1000,
+        "lipschitz": 1.0,
+        "inverse_temperature": 100.0,
+        "n_steps": 400,
+    }
+    guarantee = account(**options, time=4.0, log_sobolev=10.0, delta=1e-6)
+    assert guarantee.theorem == "log-sobolev"
+    assert guarantee.epsilon() < 0.3 * account(**options, time=4.0, delta=1e-6).epsilon()
+    printed = 2 * (0.2**2 / 20) * -math.expm1(-40.0)  # Theorem 2 at order 2
+    assert guarantee.rdp([2.0])[0] == pytest.approx(printed, rel=1e-6)
+    with pytest.raises(AssumptionFailed, match="is stated"):
+        account(**options, time=4.0, theorem="log-sobolev", delta=1e-6)
+    with pytest.raises(AssumptionFailed, match="end point"):
+        account(**options, time=4.0, log_sobolev=1.0, release="trajectory", theorem="log-sobolev", delta=1e-6)
+    assert logistic().constants.log_sobolev is None
