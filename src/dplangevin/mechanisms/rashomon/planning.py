@@ -37,7 +37,7 @@ from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon.theorem import sampler_error
 from dplangevin.problem import Problem, risk
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.problem import max_excess
+from dplangevin.problem.problem import max_excess, max_norm
 
 _TIMING_ROWS, _TIMING_COLUMNS, _TIMING_POINTS = 4096, 16, 16
 _SECONDS_PER_STEP = 4e-4  # seconds of a step or proposal, whatever its size
@@ -95,6 +95,48 @@ def format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+RELATIVE_RIDGES = (0.1, 0.3, 1.0, 2.0, 6.0, 20.0)
+"""Ridges that are compared, in units of psi / (largest norm)^2: 2 moves the objective by psi at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeOutcome:
+    """What a ridge would give: the hit bound of exact draws, and how much it moves the objective at most."""
+
+    ridge: float
+    hit_probability: float
+    shift: float
+
+
+def compare_ridges(
+    problem: Problem, *, threshold: float, n_models: int, epsilon: float, delta: float
+) -> tuple[RidgeOutcome, ...]:
+    """Return the outcomes of a grid of ridges; no data are read. With delta = 0 the hit bound is the same for all.
+
+    A model within psi of the minimum of the objective with a ridge is within psi + shift of that without.
+    """
+    psi, largest = _check_threshold(problem, threshold), max_norm(problem.constraint, problem.dimension)
+    outcomes = []
+    for relative in RELATIVE_RIDGES:
+        with_ridge = replace(problem, ridge=relative * psi / largest**2)
+        spec = calibrate_draws(
+            with_ridge, threshold=psi, n_models=n_models, epsilon=epsilon, delta=delta, tier="exact"
+        )
+        hit = law_hit_probability(problem.dimension, spec.inverse_temperature, psi)
+        outcomes.append(
+            RidgeOutcome(ridge=with_ridge.ridge, hit_probability=hit, shift=with_ridge.ridge / 2 * largest**2)
+        )
+    return tuple(outcomes)
+
+
+def choose_ridge(problem: Problem, **request: Any) -> float:
+    """Return the smallest ridge that moves the objective by at most psi and has nearly the best hit bound of those."""
+    psi = float(request["threshold"])
+    outcomes = [item for item in compare_ridges(problem, **request) if item.shift <= psi * (1 + 1e-9)]
+    best = max(item.hit_probability for item in outcomes)
+    return min(item.ridge for item in outcomes if item.hit_probability >= 0.99 * best)
 
 
 Route = Literal["pure", "ramp", "trajectory"]
@@ -155,6 +197,24 @@ class RashomonPlan(PopulationBounds):
             f"{format_rounded_down(self.hit_probability)}."
         )
 
+    def _describe_ridges(self, epsilon: float, delta: float) -> list[str]:
+        """Return the hit bounds that other ridges would give, one line each; the ridge is part of the objective."""
+        outcomes = compare_ridges(
+            self.plan.problem,
+            threshold=self.spec.threshold,
+            n_models=self.spec.n_models,
+            epsilon=epsilon,
+            delta=delta,
+        )
+        return [
+            f"  the ridge decides: this one is {self.plan.problem.ridge:.3g}; others (alpha, or alpha='auto'):",
+            *(
+                f"    {item.ridge:<10.3g} hit bound {format_rounded_down(item.hit_probability):<7} moves the objective "
+                f"by at most {item.shift:.3g}"
+                for item in outcomes
+            ),
+        ]
+
     def __str__(self) -> str:
         guarantee, spec = self.plan.guarantee, self.spec
         delta = guarantee.at_delta or 0.0
@@ -172,6 +232,8 @@ class RashomonPlan(PopulationBounds):
                 f"  on new records: excess of at most {self.population_risk:.3g}, uniform stability "
                 f"{self.stability:.3g}"
             )
+        if delta and self.route == "pure" and self.advice is not None:
+            lines += self._describe_ridges(guarantee.epsilon(delta), delta)
         if spec.n_steps:
             lines.append(
                 f"  cost: {spec.n_steps} steps of {spec.n_models} parallel chains, about "
