@@ -179,7 +179,7 @@ class EnvelopeCells:
     @cached_property
     def log_masses(self) -> Floats:
         """Logarithms of the masses of the cells' envelopes."""
-        return np.minimum(self._log_flat, self._log_tilted)
+        return np.asarray(np.minimum(self._log_flat, self._log_tilted))
 
     @cached_property
     def cumulative(self) -> Floats:

@@ -168,23 +168,17 @@ def choose_stated_run(
         )
     if n_steps is None:
         n_steps, _ = _choose_steps(length * beta, constants.smoothness)
-    spec = LangevinSpec(
-        inverse_temperature=beta,
-        time=length,
-        n_steps=_check.check_count("n_steps", n_steps),
-        release="average",
-    )
-    rate = length * beta / spec.n_steps
+    count = _check.check_count("n_steps", n_steps)
+    spec = LangevinSpec(inverse_temperature=beta, time=length, n_steps=count, release="average")
+    rate = length * beta / count
     if not rate * constants.smoothness < 1:
         needed = math.ceil(2 * length * beta * constants.smoothness)
         raise InvalidParameter(
-            f"n_steps = {spec.n_steps} makes the learning rate beta T / n_steps = {rate:.3g}, not below 1/M = "
+            f"n_steps = {count} makes the learning rate beta T / n_steps = {rate:.3g}, not below 1/M = "
             f"{1 / constants.smoothness:.3g}; take {needed} steps or more, a smaller beta, or less time."
         )
-    excess = risk.sgld_average_excess(
-        problem.dimension, beta, distance, rate, spec.n_steps, constants.smoothness
-    )
-    stability = _average_stability(problem, np.full(spec.n_steps, rate), np.ones(spec.n_steps))
+    excess = risk.sgld_average_excess(problem.dimension, beta, distance, rate, count, constants.smoothness)
+    stability = _average_stability(problem, np.full(count, rate), np.ones(count))
     return LangevinChoice(
         spec=spec,
         theorem="composition",

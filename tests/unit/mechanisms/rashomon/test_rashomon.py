@@ -481,7 +481,7 @@ def test_the_ridge_decides_the_hit_bound() -> None:
     outcomes = compare_ridges(problem, **request)
     hits = [item.hit_probability for item in outcomes]
     assert hits == sorted(hits)
-    assert hits[0] < 0.46 < 0.9 < hits[-1]
+    assert hits[0] < 0.46 < 0.87 < hits[-1]
     for item in outcomes:
         planned = plan_rashomon(replace(problem, ridge=item.ridge), tier="exact", **request)
         assert planned.hit_probability == pytest.approx(item.hit_probability)
