@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from dplangevin import DPLogisticRegression, DPModelSearch
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.accounting.plan import Plan
 from dplangevin.mechanisms.langevin.temperatures import choose_langevin_run
@@ -115,3 +116,31 @@ def test_theorem_4_has_a_plan_with_a_smaller_bound(n: int, p: int, ridge: float)
     )  # its Lipschitz constant is that of the whole objective, on the ball of radius L / ridge
     assert plan.guarantee.epsilon() <= 1.0
     assert choice.excess_risk < 0.1 * printed.risk
+
+
+@pytest.mark.parametrize("n_shifts", [1, 10, 1000])
+def test_averaging_shifts_does_not_lower_the_sensitivity(n_shifts: int) -> None:
+    """F = theta^2 / 2, F' = F + Delta theta: near the threshold every shifted point is outside for F, inside for F'."""
+    sensitivity, psi, width = 1e-3, 0.02, 1e-5
+    theta = math.sqrt(2 * psi) + 3e-5
+    points = theta + width * np.clip(np.random.default_rng(0).standard_normal(n_shifts), -2, 2)
+
+    def mean_gradient(slope: float) -> float:
+        values = points**2 / 2 + slope * points + slope**2 / 2  # above the minimum -slope^2 / 2
+        return float(np.mean((points + slope) * (values > psi)))
+
+    sharp = math.sqrt(2 * psi)
+    assert abs(mean_gradient(0.0) - mean_gradient(-sensitivity)) >= sharp > 100 * sensitivity
+
+
+def test_an_unconstrained_problem_by_private_selection() -> None:
+    """Problems with several norm bounds, one of which is selected: one guarantee covers all of it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.7, 0.7, (400, 2))
+    y = (X[:, 0] > 0).astype(int)
+    search = DPModelSearch(
+        DPLogisticRegression(data_norm=1.0, classes=[0, 1]), {"radius": [0.5, 8.0]}, epsilon=8.0, delta=1e-4,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert search.best_params_["radius"] in (0.5, 8.0)
+    assert search.privacy_.epsilon() <= 8.0
