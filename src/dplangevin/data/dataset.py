@@ -253,9 +253,9 @@ def _map_pieces(
 def _block_losses(loss: Loss, block: Block, parameters: FloatArray, problem: Problem) -> FloatArray:
     """Return sum weight loss over a block, a few rows at a time so that scores and losses stay in cache."""
     if isinstance(loss, RecordLoss) and loss.value_range is not None:
-        # sums stay below 2^46 units, with room for more rows than n
+        # a sum of 2^31 values stays below 2^53 units; the unit is the same for all parts of partitioned data
         width = problem.bounds.weight_bound * (loss.value_range[1] - loss.value_range[0])
-        unit = math.ldexp(1.0, math.frexp(width)[1] + problem.n.bit_length() - 46)
+        unit = math.ldexp(1.0, math.frexp(width)[1] - 22)
         return clipped_value_sum(loss, parameters, block.rows, block.labels, block.weights, unit)
     if isinstance(loss, RecordLoss):
         values = loss.record_values(parameters, block.rows)
