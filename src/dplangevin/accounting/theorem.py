@@ -34,6 +34,7 @@ class Capabilities:
         coordinates.
     random_batches : steps read random batches of rows, so that rows of one person cannot be kept together.
     checkpoints : a run in steps saves its state, so that commands keep a checkpoint of it by default.
+    stated_parameters : a fit may state parameters of the run (`mechanism_options`) and leave the others to be chosen.
     needs_no_problem : it states its own adjacency and is accounted without a problem and its constants.
     """
 
@@ -46,6 +47,7 @@ class Capabilities:
     ridge_and_radius: bool = True
     random_batches: bool = False
     checkpoints: bool = False
+    stated_parameters: bool = False
     needs_no_problem: bool = False
 
 
