@@ -32,11 +32,11 @@ class NotCovered(Refused):
 
 
 class Cost(NamedTuple):
-    """`count` uses of a release: mu of GDP, or the largest loss of a pure one, of which `laplace` Laplace answers."""
+    """`uses` of a release: mu of GDP, or the largest loss of a pure one, of which `laplace` Laplace answers."""
 
     kind: str
     value: D
-    count: int = 1
+    uses: int = 1
     laplace: int = 0
 
 
@@ -91,13 +91,13 @@ def laplace_delta(cost: Cost, epsilon: D) -> D:
 
 def composed_delta(costs: list[Cost], epsilon: D) -> D:
     """Return delta of all costs together: of the pairs that dominate them, or with pure losses subtracted."""
-    if len(costs) == 1 and costs[0].count == 1 and costs[0].laplace:
+    if len(costs) == 1 and costs[0].uses == 1 and costs[0].laplace:
         return laplace_delta(costs[0], epsilon)
     pure = [cost for cost in costs if cost.kind != "gaussian"]
-    mu = D(sum(cost.count * cost.value**2 for cost in costs if cost not in pure)).sqrt() * (1 + SLACK)
-    left = epsilon - sum(cost.count * cost.value for cost in pure)
+    mu = D(sum(cost.uses * cost.value**2 for cost in costs if cost not in pure)).sqrt() * (1 + SLACK)
+    left = epsilon - sum(cost.uses * cost.value for cost in pure)
     best = joint_delta(mu, [], left) if left >= 0 else D(1)
-    few = math.prod(min(cost.count, MAX_PATTERNS) + 1 for cost in pure) <= MAX_PATTERNS
+    few = math.prod(min(cost.uses, MAX_PATTERNS) + 1 for cost in pure) <= MAX_PATTERNS
     return min(best, joint_delta(mu, pure, epsilon)) if best > 0 and few else best
 
 
@@ -153,7 +153,7 @@ class Release:
 
     def derive(self, adjacency: str, rows: int) -> tuple[list[Cost], D]:
         """Return the costs for a person with `rows` rows, and the additive delta."""
-        rule = getattr(self, "rule_" + str(self.theorem).replace("-", "_").replace(" ", "_"), None)
+        rule: Any = getattr(self, "rule_" + str(self.theorem).replace("-", "_").replace(" ", "_"), None)
         own, more_rows = self.c.get("adjacency"), self.c.get("allow_more_rows") is True
         moves = adjacency == "replace-one" and own == "add-remove"  # rows of a person leave, and others come
         need(more_rows if moves else own == adjacency, f"it is for {own}, not for {adjacency}")
@@ -161,7 +161,7 @@ class Release:
         covered = self.group * self.rows if 1 in (self.group, self.rows) else 0
         need(covered >= rows * (2 if moves else 1), f"it does not cover {rows} rows of a person")
         need(rule is not None, f"theorem {self.theorem!r} has no rule", NotCovered)
-        costs = [c._replace(count=self.times * c.count, value=self.group * c.value) for c in rule()]
+        costs = [c._replace(uses=self.times * c.uses, value=self.group * c.value) for c in rule()]
         self.s.check_read()
         self.c.check_read()
         return costs, self.times * (self.rare_labels() if self.theorem == "learned schema" else D(0))
@@ -289,16 +289,16 @@ def check_totals(derived: list[Cost], stated: list[Cost]) -> None:
     """Refuse stated costs below the derived ones, or so far above them that they are of something else."""
     for kind in STATED:
         ours, theirs = ([cost for cost in costs if cost.kind == kind] for costs in (derived, stated))
-        uses, power = sum(cost.count for cost in ours), 2 if kind == "gaussian" else 1
-        need(uses == sum(cost.count for cost in theirs), f"{uses} {kind} uses were derived")
-        least, most = (sum((c.count * c.value**power for c in costs), D(0)) for costs in (ours, theirs))
+        uses, power = sum(cost.uses for cost in ours), 2 if kind == "gaussian" else 1
+        need(uses == sum(cost.uses for cost in theirs), f"{uses} {kind} uses were derived")
+        least, most = (sum((c.uses * c.value**power for c in costs), D(0)) for costs in (ours, theirs))
         agrees = least <= most * (1 + SLACK) and most <= least * (1 + AGREES) + uses * TINY
         need(agrees, f"{kind}: {least:.12} was derived, and {most:.12} is stated")
 
 
 def check_certificate(plain: Any) -> float:
     """Return epsilon of a certificate, derived again; raise Refused where less is stated than is derived."""
-    top, costs, extra = Fields("the certificate", plain), [], D(0)
+    top, costs, extra = Fields("the certificate", plain), list[Cost](), D(0)
     need((top.get("format"), top.get("version")) == ("dplangevin-certificate", 1), "its format is unknown")
     for release in top.get("releases") or [None]:
         derived, rare = Release(release).derive(top.get("adjacency"), top.count("rows_per_person"))
@@ -317,10 +317,10 @@ def charge(state: list[Any], costs: list[Cost], extra: D, mode: Any, budget: Fie
     """Return what a release leaves of epsilon, delta, and mu^2 once they are split (docs/theory/privacy_filter.md)."""
     epsilon, slack, square = state
     pure = [cost for cost in costs if cost.kind != "gaussian"]
-    gaussian = D(sum(cost.count * cost.value**2 for cost in costs if cost not in pure))
+    gaussian = D(sum(cost.uses * cost.value**2 for cost in costs if cost not in pure))
     if mode == "sum":
         need(gaussian == 0 and square is None, "a pure part of the budget is not left")
-        epsilon, slack = epsilon - sum(cost.count * cost.value for cost in pure), slack - extra
+        epsilon, slack = epsilon - sum(cost.uses * cost.value for cost in pure), slack - extra
     else:
         need(mode == "parts", f"charge {mode!r} has no rule", NotCovered)
         if square is None:
@@ -329,11 +329,11 @@ def charge(state: list[Any], costs: list[Cost], extra: D, mode: Any, budget: Fie
             goal = (slack - kept) / (1 - kept)
             mu = bisect(lambda each: joint_delta(each, held, total) <= goal, D(0), 8 + 2 * epsilon)
             epsilon, slack, square = held[0].value, kept, mu**2
-        for one in [cost._replace(count=1) for cost in pure for _ in range(cost.count)]:
+        for one in [cost._replace(uses=1) for cost in pure for _ in range(cost.uses)]:
             goal = 1 - 2 * tail(square.sqrt() / 2)[1]  # Theorem 3: v-GDP and a pure release are mu-GDP
             fits = lambda v, one=[one], goal=goal: joint_delta(v, one, D(0)) <= goal  # noqa: E731
             square = bisect(fits, D(0), square.sqrt()) ** 2
-        overlap = math.prod(((2 / (1 + cost.value.exp())) ** cost.count for cost in pure), start=D(1))
+        overlap = math.prod(((2 / (1 + cost.value.exp())) ** cost.uses for cost in pure), start=D(1))
         square, slack = square - gaussian, slack - extra / (overlap * 2 * tail(gaussian.sqrt() / 2)[0])
     need(min(epsilon, slack, square or D(0)) >= 0, "the release does not fit")
     return [epsilon, slack, square]
