@@ -334,7 +334,7 @@ class StoredDataset(Dataset):
         grid.snap_into(self._rows, rows)
         return self._copy_with(_rows=rows, n_bytes=rows.nbytes)
 
-    def _copy_with(self, **arrays: NDArray[Any]) -> StoredDataset:
+    def _copy_with(self, **arrays: Any) -> StoredDataset:
         """Return this data set with other arrays, without anything cached about the old ones."""
         twin: StoredDataset = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
