@@ -699,6 +699,7 @@ def test_rows_rounded_where_they_lie_are_those_of_a_copy(dtype: type, norm: floa
     assert own.n_bytes == own._rows.nbytes
     if grid.dtype.itemsize <= X.itemsize:
         assert own._rows.__array_interface__["data"][0] == buffer
+        assert given._rows is own._rows
     wide = np.array([row for block in own.blocks() for row in block.rows]) / grid.unit
     np.testing.assert_array_equal(wide, np.trunc(wide))
     assert ((wide**2).sum(axis=1) <= grid.max_square).all()
