@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
 from dplangevin import DPLogisticRegression, DPRidge, calibrate
@@ -20,6 +20,7 @@ from dplangevin.mechanisms.constant_model import (
     count_scale,
     estimate_shares,
     fit_constant,
+    normalize_logs,
     sum_class_weights,
 )
 from dplangevin.mechanisms.whitened.postprocessing import DescentStart, gain_factor, shrink_to_constant
@@ -86,6 +87,24 @@ def test_the_constant_has_the_shares_as_its_predictions() -> None:
     mean = fit_constant(problem(None), np.array([0.75, 0.25]))
     assert mean.scores[0] == pytest.approx(0.0)  # a quarter of the way from -1 to 3
     assert mean.curvature_fraction == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 400.0, 1e4])
+def test_weights_from_their_logarithms(spread: float) -> None:
+    logs = np.round(spread * np.random.default_rng(0).standard_normal((4, 5)), 1)
+    logs[0, :2] = -np.inf
+    np.testing.assert_allclose(normalize_logs(logs), np.exp(logs - logsumexp(logs)), rtol=1e-12, atol=1e-300)
+    assert normalize_logs(logs).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.02, 0.5, 0.7, 1 - 1e-6])
+def test_halving_several_times_at_once_is_halving(share: float) -> None:
+    stated, shares, (low, high) = problem(), np.array([1 - share, share]), (-40.0, 40.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        slopes = stated.loss.slope(np.full(2, middle), np.arange(2.0))
+        low, high = (middle, high) if float(shares @ slopes) < 0 else (low, middle)
+    assert fit_constant(stated, shares).scores[0] == (low + high) / 2
 
 
 def test_pure_noise_is_returned_to_the_constant() -> None:

@@ -127,7 +127,7 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             state = DescentState(**position)
         geometry = whitening_geometry(spec, state.moments, grid)
         start = descent_start(data.problem, geometry, state)
-        coefficients = run_descent(spec, data, geometry, state, draws, run_state)
+        coefficients = run_descent(spec, data, geometry, state, draws, run_state, start)
         unit, basis, etas = (
             data.problem.row_norm,
             geometry.transform.basis,
@@ -305,13 +305,14 @@ def run_descent(
     state: DescentState,
     draws: NoiseDraws,
     run_state: RunState | None = None,
+    start: DescentStart | None = None,
 ) -> Floats:
     """Run the remaining steps and return q [p, K]: the mean of the tail, shrunk if the spec asks for it.
 
     The noisy iterate at the end of the approach determines how many steps follow; their total cost does not depend on
     that number.
     """
-    start = descent_start(data.problem, geometry, state)
+    start = descent_start(data.problem, geometry, state) if start is None else start
     if has_recounted(spec, state):
         return start.center
     weighted = _weight_rows(data, geometry)
