@@ -135,11 +135,11 @@ def test_whole_estimators(model: Any, delta: float) -> None:
 
 @pytest.mark.parametrize("weakened", ["curvature_noise_std", "slope_noise_std", None])
 def test_fits_with_intervals(weakened: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The curvature and the squared slopes follow the recorded path; with a small part of their noise either is refuted."""
+    """The curvature and the squared slopes follow the recorded path; with little of their noise either is refuted."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (3000, 2)), rng.uniform(0.4, 0.6, 3000)
     X2, y2 = X.copy(), y.copy()
-    X[0], y[0], X2[0], y2[0] = [1, 0], 0.5, [0, 1], 1  # the slope of the second is clipped, its curvature is 0
+    X[0], y[0], X2[0], y2[0] = [1, 0], 0.5, [0, 1], 1  # the second slope is clipped and has no curvature
     model = DPRidge(target_bounds=(0, 1), data_norm=1.5, epsilon=2.0, delta=1e-5, intervals=True)
 
     def release(records: Any, rng: Any) -> Any:
