@@ -126,7 +126,7 @@ def plan_with_intervals(
         )
     if weighted or request.weight_bound != 1:
         raise InvalidParameter(
-            "intervals need equally weighted records; leave sample_weight and weight_bound out."
+            "intervals need equally weighted records; leave sample_weight, class_weight and weight_bound out."
         )
     if not is_fraction_stated:
         budget_fraction = _raise_for_noise(budget_fraction, request)
