@@ -229,12 +229,13 @@ def print_tables(cells: Sequence[dict[str, Any]], others: Sequence[dict[str, Any
             for epsilon in epsilons:
                 found = [c for c in cells if (c["kind"], c["model"], c["epsilon"]) == (kind, model, epsilon)]
                 if not found:
+                    row.append("-")
                     continue
                 text = _format_cell(found[-1])
                 if old := before.get((kind, model, epsilon)):
                     text += f" ({_format_cell(old)})"
                 row.append(text)
-            if row:
+            if set(row) != {"-"}:
                 print(f"| {kind} | " + " | ".join(row) + " |")
     for name in ("coverage", "lowest", "predictions", "rejected", "ks", "ks_small"):
         values = [c[name] for c in cells if c[name] is not None]
