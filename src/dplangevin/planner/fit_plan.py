@@ -169,6 +169,11 @@ def _resolve_mechanism(request: Request) -> str:
     mechanism = _choose_mechanism(request) if request.mechanism == AUTO else request.mechanism
     _check_objective(request, mechanism)
     capabilities = planner_capabilities(mechanism)
+    if request.mechanism_options and not capabilities.stated_parameters:
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} chooses its own parameters; leave {', '.join(request.mechanism_options)} out, or "
+            f"use one of {', '.join(mechanisms_with('stated_parameters'))}."
+        )
     if request.allow_more_rows and not capabilities.holds_beyond_n:
         raise InvalidParameter(
             f"mechanism={mechanism!r} is proved for at most n records, and with n_public the data may hold more: "
