@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, final
 
+from dplangevin.accounting.certificate import Derivation
 from dplangevin.accounting.conditions import Condition
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import PrivacyPart
@@ -121,11 +122,12 @@ class Theorem(ABC, Generic[S]):
                 "Use composition, or state secure=False.",
             )
         try:
-            return self.derive_guarantee(constants, spec)
+            guarantee = self.derive_guarantee(constants, spec)
         except ArithmeticError:  # a formula that overflows proves nothing
             raise self.refuse(
                 "a formula of its proof overflows for these numbers", "Take less extreme ones."
             ) from None
+        return replace(guarantee, derivations=(Derivation(self.name, constants, spec),))
 
     @abstractmethod
     def derive_guarantee(self, constants: Any, spec: S) -> Guarantee:

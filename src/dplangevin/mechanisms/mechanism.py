@@ -376,7 +376,7 @@ def run_plan(
         raise AssumptionFailed(
             f"secure mode has no proof for {plan.guarantee.theorem} ({plan.spec.mechanism}): its noise is "
             "real-valued. Plan with a spec with secure=True, or with secure=True of an estimator; hidden-state "
-            "bounds, Gamma noise and posterior draws have no secure form."
+            "bounds and posterior draws have no secure form."
         )
     mechanism = mechanism_for(type(plan.spec))
     if mechanism is None:

@@ -196,11 +196,9 @@ def _exactness_obstacle(request: Request, mechanism: str) -> str | None:
     """Return why this fit has no exact form; None where it has one."""
     if not planner_capabilities(mechanism).secure:
         return (
-            f"the noise of mechanism={mechanism!r} is real-valued and passes through a minimiser or a sampler; exact "
+            f"the noise of mechanism={mechanism!r} is real-valued and passes through a sampler; exact "
             f"forms have {', '.join(mechanisms_with('secure'))}"
         )
-    if request.delta == 0:
-        return "the Gamma noise of a pure guarantee has no exact sampler; state delta > 0"
     if request.theorem is not None and not theorem_covers_rounding(mechanism, request.theorem):
         return f"theorem={request.theorem!r} is about real-valued noise, and exact steps are rounded; leave it out"
     return None
