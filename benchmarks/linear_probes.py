@@ -1,13 +1,17 @@
 """Linear probes on wide rows: default fits against full-batch DP gradient descent that is tuned on the test set.
 
-Usage: python benchmarks/linear_probes.py cells [--columns 256,768] [--classes 10,100] [--seeds 3]
+Usage: python benchmarks/linear_probes.py cells [--columns 256,768] [--classes 10,100] [--seeds 3] [--tables 9100]
+       python benchmarks/linear_probes.py kinds [--only imbalanced,heavy] [--seeds 3] [--tables 9100]
+       python benchmarks/linear_probes.py public [--columns 256] [--public-rows 1000] [--seeds 2] [--tables 9100]
        python benchmarks/linear_probes.py cliff [--seeds 4]
        python benchmarks/linear_probes.py images [--features raw,convolutions,scattering:3] [--seeds 2]
-       python benchmarks/linear_probes.py cost
+       python benchmarks/linear_probes.py cost [--seeds 5]
 
 cells: 12 tables of synthetic embeddings (unit rows; class means and noise have amplitudes k^-a) at epsilon 1 and 4,
 delta = 1e-6, replace-one. DP gradient descent has momentum .9, slopes clipped to norm 1/4, and the best of 16 pairs
 (steps, rate) by its accuracy ON THE TEST SET: all 16 with the first noise, the best three with every noise.
+kinds: the same, for tables unlike those: other spectra, classes of unequal frequency, rows off the origin, heavy tails.
+public: default fits of rows as they are and in the coordinates of a public sample of the same distribution.
 cliff: correlated logistic tables of 250 and 262 features. images: Fashion-MNIST (Debian's dataset-fashion-mnist), at
 delta = 1e-5, add-remove, and digits. cost: seconds and memory beside scikit-learn. One line of JSON per result.
 """
@@ -15,18 +19,19 @@ delta = 1e-5, add-remove, and digits. cost: seconds and memory beside scikit-lea
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
-import resource
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import _image_features as features
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from dplangevin import DPLogisticRegression
 from dplangevin.accounting import conversions as cv
@@ -34,7 +39,7 @@ from dplangevin.accounting import conversions as cv
 Singles = NDArray[np.float32]
 N_TEST, DELTA = 4_000, 1e-6
 STEPS, RATES, CLIP, MOMENTUM, N_FINALISTS = (10, 20, 40, 100), (4.0, 16.0, 64.0, 256.0), 0.25, 0.9, 3
-FRESH = 9100  # seeds of tables that chose nothing
+FRESH = 9100  # seeds of tables
 
 
 class Cell(NamedTuple):
@@ -86,6 +91,73 @@ def embed(cell: Cell, seed: int) -> Split:
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     n = cell.rows
     return Split(X[:n], y[:n], X[n:], y[n:], cell.classes)
+
+
+KINDS = ("even", "stepped", "imbalanced", "off-centre", "heavy", "unaligned")
+
+
+def embed_kind(kind: str, seed: int) -> Split:
+    """Return 20,000 unit rows of 256 columns and 10 classes, amplitudes k^-1/2 but for one property.
+
+    even: equal amplitudes; stepped: 1 for 24 columns and .15 for the others; imbalanced: frequencies as 1 / k;
+    off-centre: all rows moved by the same vector of half their norm; heavy: noise of a row times a Student t of 3
+    degrees of freedom; unaligned: means have equal amplitudes. The separation is the same in units of the noise.
+    """
+    rng = np.random.default_rng(seed)
+    k = np.arange(256)
+    amplitudes = {"even": np.ones(256), "stepped": np.where(k < 24, 1, 0.15)}.get(kind, (k + 1) ** -0.5)
+    spread = 4 * amplitudes / np.linalg.norm(amplitudes)
+    means = rng.standard_normal((10, 256)) * (1.0 if kind == "unaligned" else spread / 4)
+    means *= 0.2 * math.sqrt(256) / np.linalg.norm(means / spread, axis=1, keepdims=True)
+    shares = 1 / np.arange(1, 11) if kind == "imbalanced" else np.ones(10)
+    y = rng.choice(10, 20_000 + N_TEST, p=shares / shares.sum())
+    X = rng.standard_normal((len(y), 256)) * spread
+    if kind == "heavy":
+        X *= np.abs(rng.standard_t(3, (len(y), 1)))
+    X += means[y]
+    if kind == "off-centre":
+        X += 2 * rng.standard_normal(256) / 16
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    return Split(X[:20_000], y[:20_000], X[20_000:], y[20_000:], 10)
+
+
+def run_kinds(kinds: list[str], seeds: int, first: int) -> None:
+    """Measure tables of these kinds, beside the class shares, models without privacy, and tuned descent."""
+    from sklearn.linear_model import LogisticRegression
+
+    for kind in kinds:
+        split = embed_kind(kind, first + 50 + KINDS.index(kind))
+        counts = np.bincount(split.y, minlength=10)
+        plain = LogisticRegression(C=1e3, fit_intercept=False, max_iter=300).fit(split.X, split.y)
+        shares = np.log(counts / counts.sum())
+        report(
+            part="kinds",
+            kind=kind,
+            constant=round(100 * float((split.y_test == counts.argmax()).mean()), 2),
+            constant_loss=round(-float(shares[split.y_test].mean()), 3),
+            discriminant=round(fit_discriminant(split), 2),
+            logistic=round(accuracy(split, plain.coef_.T), 2),
+            logistic_loss=round(log_loss(split, plain.coef_.T), 3),
+        )
+        for epsilon in (0.5, 1.0, 4.0):
+            fits = [fit_default(split, epsilon, seed) for seed in range(seeds)]
+            peer = tune_descent(split, cv.gdp_mu(epsilon, DELTA), 2.0, seeds)
+            report(
+                part="kinds",
+                kind=kind,
+                epsilon=epsilon,
+                default=[round(fit[0], 2) for fit in fits],
+                loss=round(float(np.mean([log_loss(split, fit[2].coef_.T) for fit in fits])), 3),
+                steps=fits[0][2].n_iter_,
+                tuned=peer["accuracy"],
+                pair=peer["pair"],
+            )
+
+
+def log_loss(split: Split, coefficients: Any) -> float:
+    """Return the mean log-loss on the test rows."""
+    scores = split.X_test @ np.asarray(coefficients, np.float32)
+    return float((logsumexp(scores, axis=1) - scores[np.arange(len(scores)), split.y_test]).mean())
 
 
 def accuracy(split: Split, coefficients: Any, intercepts: Any = 0.0) -> float:
@@ -157,12 +229,12 @@ def report(**found: Any) -> None:
     print(json.dumps(found), flush=True)
 
 
-def run_cells(columns: list[int], classes: list[int], seeds: int, with_peer: bool) -> None:
+def run_cells(columns: list[int], classes: list[int], seeds: int, with_peer: bool, first: int) -> None:
     """Measure the cells with these numbers of columns and classes."""
     for number, cell in enumerate(CELLS):
         if cell.columns not in columns or cell.classes not in classes:
             continue
-        split = embed(cell, FRESH + number)
+        split = embed(cell, first + number)
         stated = {"part": "cells", **cell._asdict()}
         report(**stated, what="discriminant", accuracy=round(fit_discriminant(split), 2))
         for epsilon in (1.0, 4.0):
@@ -178,6 +250,42 @@ def run_cells(columns: list[int], classes: list[int], seeds: int, with_peer: boo
             if with_peer:
                 mu = cv.gdp_mu(epsilon, DELTA)
                 report(**stated, epsilon=epsilon, what="tuned", **tune_descent(split, mu, 2.0, seeds))
+
+
+def whiten_publicly(sample: Singles) -> Any:
+    """Return a function of rows: coordinates that are white in a public sample, and then norm 1.
+
+    The floor under its eigenvalues is their mean.
+    """
+    values, vectors = np.linalg.eigh(sample.T.astype(float) @ sample / len(sample))
+    basis = (vectors / np.sqrt(np.maximum(values, 0) + values.mean())).astype(np.float32)
+    return lambda rows: features.to_unit_rows(rows @ basis)
+
+
+def run_public(columns: list[int], classes: list[int], n_public: int, seeds: int, first: int) -> None:
+    """Measure the same tables with rows as they are and in public coordinates."""
+    for number, cell in enumerate(CELLS):
+        if cell.columns not in columns or cell.classes not in classes:
+            continue
+        split = embed(cell._replace(rows=cell.rows + n_public), first + 70 + number)
+        transform = whiten_publicly(split.X[:n_public])
+        split = split._replace(X=split.X[n_public:], y=split.y[n_public:])
+        tables = {
+            "rows": split,
+            "public": split._replace(X=transform(split.X), X_test=transform(split.X_test)),
+        }
+        for epsilon in (1.0, 4.0):
+            for name, table in tables.items():
+                fits = [fit_default(table, epsilon, seed) for seed in range(seeds)]
+                report(
+                    part="public",
+                    **cell._asdict(),
+                    public_rows=n_public,
+                    epsilon=epsilon,
+                    what=name,
+                    accuracy=[round(fit[0], 2) for fit in fits],
+                    loss=round(float(np.mean([log_loss(table, fit[2].coef_.T) for fit in fits])), 3),
+                )
 
 
 def correlated(kind: str, p: int, seed: int) -> tuple[Any, Any]:
@@ -244,43 +352,63 @@ def run_images(names: list[str], seeds: int) -> None:
             )
 
 
-def run_cost() -> None:
-    """Measure seconds beside scikit-learn, and the memory that a fit adds to the rows, for 60,000 x 768 x 10."""
+def read_memory(name: str) -> int:
+    """Return a size of this process, in bytes (Linux)."""
+    line = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name + ":")
+    )
+    return int(line.split()[1]) * 1024
+
+
+def run_cost(turns: int) -> None:
+    """Measure processor seconds in turns with scikit-learn, and the memory that the first fit adds to the rows.
+
+    60,000 x 768 x 10, epsilon 1.
+    """
     from sklearn.linear_model import LogisticRegression
 
     split = embed(Cell(0.5, 768, 10, 60_000, 0.458), FRESH)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    _, seconds, _ = fit_default(split, 1.0, 0)
-    added = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    start = time.process_time()
-    LogisticRegression().fit(split.X, split.y)
-    report(
-        part="cost",
-        seconds=round(seconds, 1),
-        seconds_scikit_learn=round(time.process_time() - start, 1),
-        added_memory_over_rows=round(added / split.X.nbytes, 2),
-    )
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is that of making the table
+    before = read_memory("VmRSS")
+    fit_default(split, 1.0, 0)
+    added = read_memory("VmHWM") - before
+    seconds: dict[str, list[float]] = {"default": [], "scikit_learn": []}
+    for turn in range(turns):
+        seconds["default"].append(round(fit_default(split, 1.0, turn)[1], 2))
+        start = time.process_time()
+        LogisticRegression().fit(split.X, split.y)
+        seconds["scikit_learn"].append(round(time.process_time() - start, 2))
+    report(part="cost", **seconds, added_memory_over_rows=round(added / split.X.nbytes, 2))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("part", choices=("cells", "cliff", "images", "cost"))
+    parser.add_argument("part", choices=("cells", "kinds", "public", "cliff", "images", "cost"))
     parser.add_argument("--columns", default="256,768,2048")
     parser.add_argument("--classes", default="10,100")
     parser.add_argument("--features", default="digits,raw,convolutions,scattering:3")
+    parser.add_argument("--only", default=",".join(KINDS))
+    parser.add_argument("--public-rows", type=int, default=1_000)
+    parser.add_argument("--tables", type=int, default=FRESH, help="seed of the first table")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true", help="leave DP gradient descent out")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.part == "cells":
         columns, classes = ([int(v) for v in text.split(",")] for text in (options.columns, options.classes))
-        run_cells(columns, classes, options.seeds, not options.no_peer)
+        run_cells(columns, classes, options.seeds, not options.no_peer, options.tables)
+    elif options.part == "public":
+        columns, classes = ([int(v) for v in text.split(",")] for text in (options.columns, options.classes))
+        run_public(columns, classes, options.public_rows, options.seeds, options.tables)
+    elif options.part == "kinds":
+        run_kinds(options.only.split(","), options.seeds, options.tables)
     elif options.part == "cliff":
         run_cliff(options.seeds)
     elif options.part == "images":
         run_images(options.features.split(","), options.seeds)
     else:
-        run_cost()
+        run_cost(options.seeds)
 
 
 if __name__ == "__main__":

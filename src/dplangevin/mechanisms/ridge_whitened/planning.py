@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dplangevin.accounting.plan import Plan
-from dplangevin.mechanisms.ridge_whitened.coordinates import EVEN_SCORE_NOISE
+from dplangevin.mechanisms.ridge_whitened.coordinates import MAX_SCORE_NOISE, MIN_SCORE_NOISE
 from dplangevin.mechanisms.ridge_whitened.spec import (
     MAX_MOMENT_RELEASES,
     PLAIN_STEP_FACTOR,
@@ -102,7 +102,7 @@ def _predict_risk(request: Request, problem: Problem, spec: RidgeWhitenedSpec) -
     The rule fixes the size of that noise, so that the prediction is the cap of the excess where noise is the limit, and
     less than it where time is.
     """
-    spread = EVEN_SCORE_NOISE * spec.min_steps * PLAIN_STEP_FACTOR
+    spread = (MIN_SCORE_NOISE + MAX_SCORE_NOISE) / 2 * spec.min_steps * PLAIN_STEP_FACTOR
     return problem.loss.step_curvature * spread**2 / 2
 
 
@@ -113,8 +113,8 @@ def _explain_plan(
     further = spec.further_fraction * rest
     moments = (
         f"{first:.0%} of the privacy budget (in mu^2) is spent on the feature second-moment matrix, whose noise has "
-        f"the edge {first_edge(request):.2g} of the squared row norm: coordinates are white above a quarter of it; up "
-        "to "
+        f"the edge {first_edge(request):.2g} of the squared row norm: coordinates are white above a quarter of it, or "
+        "above it where the spectrum turns out to be even; up to "
         f"{spec.max_moment_releases - 1} further moments in these coordinates, {further:.0%} each, follow where what "
         "was released shows that they are worth it"
         if first
@@ -124,7 +124,7 @@ def _explain_plan(
         f"{explain_clip(problem, signal_to_noise)} (n mu / (s p) = {signal_to_noise:.3g}, mu = {request.mu:.4g})",
         *explain_counts(counted),
         moments,
-        f"the rest is spent on {spec.min_steps} plain steps where noise is the limit, or on up to {spec.max_steps} "
-        f"accelerated ones of size {spec.step_cap:.3g} where time is; the effective dimension of the released spectrum "
+        f"the rest is spent on {spec.min_steps} to {spec.max_steps} steps of size at most {spec.step_cap:.3g}, plain "
+        "where noise is the limit and accelerated where time is; the effective dimension of the released spectrum "
         "decides, at the same cost",
     )

@@ -21,12 +21,14 @@ class PlannedDescent(NamedTuple):
     """n_steps steps of this size and noise, in coordinates whose rows are at most R long.
 
     is_accelerated : with momentum, and the mean of the last half of the iterates; else plain, and the last iterate.
+    is_limited_by_time : whether larger steps than the cap would still have little enough noise.
     """
 
     n_steps: int
     step_size: float
     noise_std: float
     is_accelerated: bool
+    is_limited_by_time: bool = False
 
     @property
     def average_from(self) -> int:
@@ -57,7 +59,7 @@ class RidgeWhitenedSpec(Spec):
     noise_std : standard deviation of the noise on a coordinate of a single gradient that had the whole budget of the
         further moments and of the steps, in units of R.
     step_cap : the largest step in a direction of second moment 1.
-    min_steps, max_steps : numbers of steps where noise is the limit, and at most where time is.
+    min_steps, max_steps : least and largest numbers of steps.
     max_moment_releases : 0 (coordinates are those of the rows), or up to 3.
     further_noise_std, further_fraction : the noise of a further moment, in the units of the first, and its fraction of
         the budget of all that follows the first. Not used with fewer than two moment releases.
@@ -114,18 +116,25 @@ class RidgeWhitenedSpec(Spec):
     ) -> PlannedDescent:
         """Return the descent in coordinates whose rows have this second moment in all, R^2.
 
-        Steps are such that noise moves a score by about min_steps score_noise, whatever their number. Where that
-        allows steps beyond the cap, time is the limit: the time of an accelerated descent is T^2 times its step.
+        Steps are such that noise moves a score by about min_steps score_noise, whatever their number. Where steps of at
+        most the cap do that within max_steps, they are plain. Else time is the limit: the time of an accelerated
+        descent is T^2 times its step.
         """
         left = 1 - n_further_moments * self.further_fraction
         step = score_noise * math.sqrt(left) / (self.noise_std * effective_dimension)
-        n_steps = math.ceil(self.min_steps * math.sqrt(min(step / self.step_cap, 1e12)))
-        n_steps = min(max(n_steps, self.min_steps), self.max_steps)
-        is_accelerated = n_steps > self.min_steps
-        step = min(step * (self.min_steps / n_steps) ** 2, self.step_cap)
+        excess = min(step / self.step_cap, 1e12)
+        n_plain = max(math.ceil(PLAIN_STEP_FACTOR * self.min_steps * excess), self.min_steps)
+        is_accelerated = n_plain > self.max_steps
+        if is_accelerated:
+            n_steps = min(math.ceil(self.min_steps * math.sqrt(excess)), self.max_steps)
+            step_size = min(step * (self.min_steps / n_steps) ** 2, self.step_cap)
+        else:
+            n_steps = n_plain
+            step_size = PLAIN_STEP_FACTOR * step * self.min_steps / n_steps
         return PlannedDescent(
             n_steps=n_steps,
-            step_size=step if is_accelerated else PLAIN_STEP_FACTOR * step,
+            step_size=step_size,
             noise_std=self.noise_std * math.sqrt(n_steps / left),
             is_accelerated=is_accelerated,
+            is_limited_by_time=excess > 1,
         )

@@ -12,8 +12,8 @@ from dplangevin import DPLinearSVC, DPLogisticRegression, plan_fit
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.ridge_whitened.coordinates import (
-    FLOOR,
     MAX_SCORE_NOISE,
+    MIN_FLOOR,
     MIN_SCORE_NOISE,
     RidgeCoordinates,
 )
@@ -53,6 +53,20 @@ def test_all_that_follows_the_first_moment_costs_the_same(dimension: float, n_fu
     assert left + n_further * spec.further_fraction == pytest.approx(1.0, rel=1e-12)
 
 
+def test_plain_steps_follow_each_other_until_there_is_no_time_for_them() -> None:
+    """The noise of a score and the cap are kept on both sides of the change to accelerated steps."""
+    spec = make_spec()
+    for dimension in np.geomspace(0.1, 1e3, 200):
+        planned = spec.plan_descent(dimension, 0.1, 0)
+        assert planned.step_size <= spec.step_cap
+        wanted = 0.1 / (spec.noise_std * dimension)  # of an accelerated step, if there are min_steps of them
+        if not planned.is_accelerated:
+            assert planned.n_steps * planned.step_size == pytest.approx(PLAIN_STEP_FACTOR * 8 * wanted)
+        else:
+            assert PLAIN_STEP_FACTOR * 8 * wanted > spec.max_steps * spec.step_cap
+        assert planned.is_limited_by_time == (wanted > spec.step_cap)
+
+
 def test_noise_limits_steps_of_high_dimension_and_time_those_of_low_dimension() -> None:
     spec = make_spec()
     noisy, timed = spec.plan_descent(500.0, 0.1, 0), spec.plan_descent(1.0, 0.1, 0)
@@ -71,7 +85,7 @@ def test_coordinates_are_white_above_the_floor() -> None:
     found = RidgeCoordinates(n_columns=3).refine(np.diag(values), noise, None)
     assert found.transform is not None
     cleaned = (values + np.sqrt(values**2 - edge**2)) / 2
-    expected = cleaned / (cleaned + FLOOR * edge)
+    expected = cleaned / (cleaned + MIN_FLOOR ** min(2 * found.unevenness, 1) * edge)
     white = found.transform.basis.T @ np.diag(cleaned) @ found.transform.basis
     assert np.sort(np.diag(white)) == pytest.approx(np.sort(expected))
     assert found.effective_dimension == pytest.approx(expected.sum()) == pytest.approx(found.bound**2)
