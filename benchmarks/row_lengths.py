@@ -4,7 +4,8 @@ Usage: python benchmarks/row_lengths.py FOLDER [--seeds 20] [--epsilon 8]
 
 FOLDER holds the unpacked wheel of statsmodels, which ships both tables (statsmodels/datasets): `fair`, with 6,366 rows,
 and `randhie`, with 20,190. Zero-inflated columns, log1p scales, categories (two of them unlisted) and a
-tenth of missing cells make row lengths differ. The plain fit is logistic regression with its own intercept on the same encoded columns.
+tenth of missing cells make row lengths differ. The plain fit is logistic regression with its own intercept on the same
+encoded columns.
 """
 
 from __future__ import annotations
