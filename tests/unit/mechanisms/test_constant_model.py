@@ -182,10 +182,11 @@ def test_a_rare_class_gets_the_steps_that_its_flat_loss_needs() -> None:
 
 def rare_descent(share: float, score: float) -> tuple[int, int]:
     """Return the fewest steps of a plan, and those chosen after an approach that reached scores of this size."""
-    spec = plan_fit(
+    plan = plan_fit(
         model="logistic", n=100_000, n_features=4, epsilon=4.0, delta=1e-6, adjacency="replace-one", data_norm=1.0,
         fit_intercept=True,
-    ).plan.spec  # fmt: skip
+    ).plan  # fmt: skip
+    spec = plan.spec
     assert isinstance(spec, WhitenedSpec)
     moments = np.diag([0.2, 0.1, 0.1, 0.1, 0.5])
     geometry = whitening_geometry(spec, np.stack([moments, np.eye(5) / 5]))
@@ -199,7 +200,7 @@ def rare_descent(share: float, score: float) -> tuple[int, int]:
         totals=np.zeros((3, 5, 1)),
     )  # fmt: skip
     etas = step_sizes(spec, geometry, spec.n_steps, start.step_curvature)
-    return spec.n_steps, choose_n_steps(spec, geometry, state, start, etas)
+    return spec.n_steps, choose_n_steps(spec, plan.problem, geometry, state, start, etas)
 
 
 def test_the_number_of_steps_follows_the_predicted_risk() -> None:

@@ -325,7 +325,7 @@ def run_descent(
             if state.step == last:
                 if _counts_again(spec, geometry, state, start, etas[:, 0]):
                     return recount(spec, data, geometry, state, draws, run_state)
-                state.n_steps = choose_n_steps(spec, geometry, state, start, etas[:, 0])
+                state.n_steps = choose_n_steps(spec, data.problem, geometry, state, start, etas[:, 0])
             if run_state is not None:
                 run_state.save_if_due(state, draws.rng, now=spec.secure and state.step == state.n_steps)
     noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
@@ -381,7 +381,12 @@ MIN_GAIN_IN_NOISE = 2.0
 
 
 def choose_n_steps(
-    spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, start: DescentStart, etas: Floats
+    spec: WhitenedSpec,
+    problem: Problem,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    start: DescentStart,
+    etas: Floats,
 ) -> int:
     """Return how many steps a descent takes in all, from the noisy iterate after its approach: post-processing.
 
@@ -391,7 +396,7 @@ def choose_n_steps(
     """
     fewest = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
     is_rare = start.unit.any() and start.mean_curvature < MAX_RARE_CURVATURE
-    if not (spec.max_steps and is_rare and state.theta.shape[1] == 1):
+    if not (spec.max_steps and is_rare and problem.bounds.classes == 2):
         return fewest
     curvature = EFFECTIVE_CURVATURE * start.mean_curvature / spec.step_size
 
