@@ -55,9 +55,10 @@ dist: $(VENV)/.ready-dist  ## build sdist and wheel, and use the wheel in empty 
 mutants: $(VENV)/.ready-dev  ## change one line of privacy-critical code at a time: every change must fail a test (hours)
 	$(BIN)/python tests/mutants/run.py --workers 2
 
-bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
+bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md, COUNTING.md and LOOSENESS.md
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/counting.py --rows 10000000 | tee benchmarks/COUNTING.md
+	$(BIN)/python benchmarks/looseness.py > benchmarks/LOOSENESS.md
 	$(BIN)/python benchmarks/charts.py
 
 bench-charts: $(VENV)/.ready-dev  ## draw the charts of the benchmark pages and of the README anew, from the tables

@@ -41,7 +41,7 @@ def splits(name: str, seeds: int) -> Iterator[tuple[Split, range]]:
         yield load(name, seed), range(seed * each, (seed + 1) * each)
 
 
-def classification(name: str, guarantee: str, epsilon: float, seeds: int) -> Floats:
+def classification(name: str, guarantee: str, epsilon: float, seeds: int, mechanism: str = "auto") -> Floats:
     """Return (accuracy %, log-loss) of every fit."""
     results = []
     for split, noise in splits(name, seeds):
@@ -56,6 +56,7 @@ def classification(name: str, guarantee: str, epsilon: float, seeds: int) -> Flo
             adjacency="add-remove" if guarantee == "add-remove" else "replace-one",
             data_norm=1.0,
             fit_intercept=False,
+            mechanism=mechanism,
         ).plan
         data, loss = ArrayDataset(split.X, split.y, plan.problem), plan.problem.loss
         bound = loss.bound if isinstance(loss, Clipped) else 1.0
@@ -157,6 +158,19 @@ def classification_table(name: str, guarantee: str, seeds: int) -> str:
     return f"### {name}, {guarantee}\n\n" + "\n".join(lines)
 
 
+def mechanism_table(name: str, mechanism: str, seeds: int) -> str:
+    """Return the Markdown table of one mechanism beside the default fit, replace-one."""
+    lines = [f"| epsilon | {mechanism} | default |", "|---|---|---|"]
+    for epsilon in cells.EPSILONS:
+        texts = []
+        for which in (mechanism, "auto"):
+            values = classification(name, "replace-one", epsilon, seeds, which)
+            mean, error = values.mean(axis=0), _error(values)
+            texts.append(f"{mean[0]:.2f} ± {error[0]:.2f} / {mean[1]:.4f} ± {error[1]:.4f}")
+        lines.append(f"| {epsilon:g} | {' | '.join(texts)} |")
+    return f"### {name}, {mechanism} beside the default fit, replace-one\n\n" + "\n".join(lines)
+
+
 def regression_table(name: str, seeds: int) -> str:
     """Return the Markdown table of one regression data set, add-remove."""
     lines = ["| epsilon | target | Analyze Gauss | dplangevin | met |", "|---|---|---|---|---|"]
@@ -192,8 +206,14 @@ def main() -> None:
     parser.add_argument("--guarantee", nargs="+", choices=cells.GUARANTEES, default=cells.GUARANTEES)
     parser.add_argument("--seeds", type=int, default=50, help="fits per cell")
     parser.add_argument("--output", type=Path, help="also append the tables to this file")
+    parser.add_argument("--mechanism", help="compare this mechanism with the default fit instead")
     options = parser.parse_args()
-    for text in tables(options.data, options.guarantee, max(options.seeds, 2)):
+    texts = (
+        tables(options.data, options.guarantee, max(options.seeds, 2))
+        if options.mechanism is None
+        else (mechanism_table(name, options.mechanism, max(options.seeds, 2)) for name in options.data)
+    )
+    for text in texts:
         print(text + "\n", flush=True)
         if options.output is not None:
             with options.output.open("a", encoding="utf-8") as file:

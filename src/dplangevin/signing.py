@@ -18,7 +18,7 @@ from typing import Any
 from dplangevin import _files, _plain
 from dplangevin.errors import DplangevinError, InvalidParameter
 
-_MAX_FILE_BYTES = 512 * _files.MEGABYTE
+MAX_FILE_BYTES = 512 * _files.MEGABYTE
 _BYTE_ORDER_MARK = "\ufeff"
 _COMMENT = re.compile(r"<!-- dplangevin-signature (\{.*\}) -->\n\Z")
 _FIELDS = {
@@ -107,7 +107,7 @@ def create_key(path: str | Path, signer: str = "") -> str:
 def sign_file(path: str | Path, key: str | Path) -> None:
     """Sign a model file, a plan file or a report in place, with the private key in the file `key`."""
     signer = Signer(key)
-    _files.write_text(path, signer.sign_text(_files.read_text(path, "the file", max_bytes=_MAX_FILE_BYTES)))
+    _files.write_text(path, signer.sign_text(_files.read_text(path, "the file", max_bytes=MAX_FILE_BYTES)))
 
 
 def verify_file(path: str | Path, key: str | Path | None = None) -> Signature | None:
@@ -116,7 +116,7 @@ def verify_file(path: str | Path, key: str | Path | None = None) -> Signature | 
     key : the signer's public key file. Without it the signature is checked against the key that it names itself,
         which detects damage but does not prove who signed; None is returned where the file has no signature.
     """
-    text = _files.read_text(path, "the file", max_bytes=_MAX_FILE_BYTES, keep_byte_order_mark=True)
+    text = _files.read_text(path, "the file", max_bytes=MAX_FILE_BYTES, keep_byte_order_mark=True)
     _, content, signature = _split_signature(text.removeprefix(_BYTE_ORDER_MARK))
     if signature is None:
         if key is None:

@@ -474,6 +474,22 @@ CASES |= {
             ("not convex", EXPANSIVE, {}),
         ),
     ),
+    **{
+        (type(spec), "log-sobolev"): Case(
+            constants=replace(BASE, log_sobolev=1.0),
+            spec=spec,
+            noisier={"inverse_temperature": 30.0},
+            longer=longer,
+            broken=(
+                ("constant is stated", {"log_sobolev": None}, {}),
+                ("than the end point", {}, {"release": "trajectory"}),
+            ),
+        )
+        for spec, longer in (
+            (DiffusionSpec(inverse_temperature=50.0, time=0.2), {"time": 0.4}),
+            (LangevinSpec(inverse_temperature=50.0, time_step=0.005, n_steps=40), {"n_steps": 80}),
+        )
+    },
     (UnderdampedSpec, "underdamped-trajectory"): Case(
         constants=BASE,
         spec=UnderdampedSpec(inverse_temperature=50.0, step_size=0.1, n_steps=40),

@@ -10,7 +10,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("learned_norm", "    norm_release = charge_then_release(\n        plan,", "    norm_release = charge_then_release(\n        plan.fit_plan.plan,"),
     ("search_wiring", "return float(noisy[0]), model", "return float(exact[0]), model"),
     ("search_wiring", "total = n_rows if stated is None else _check.check_count(\"n_public\", stated)", "total = n_rows"),
-    ("region_release", "noisy = float(NoisySlack().run(plan.slack, exact_answer, rng).values[0][0])", "noisy = float(exact_answer()[0][0])"),
+    ("region_release", "noisy = float(NoisySlack().run(plan.slack, exact_answer, random_state).values[0][0])", "noisy = float(exact_answer()[0][0])"),
     ("region_release", "minimize_within_radius(data, plan, center, min(steps, MAX_GAP_STEPS))", "minimize_within_radius(data, plan, center, min(steps // 4, MAX_GAP_STEPS))"),
     ("region_sums", "return np.asarray(total / (max_slope * objective.row_norm))", "return np.asarray(total / max_slope)"),
     ("whitened_wiring", "return np.asarray((exact + exact.T) / 2 + noise)", "return np.asarray((exact + exact.T) / 2 + 0 * noise)"),
@@ -19,7 +19,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("whitened_wiring", "exact = data.sum_over_blocks(second_moment_sum) / data.problem.n\n", "exact = data.sum_over_blocks(second_moment_sum) / data.n_samples\n"),
     ("whitened_resumed", "                run_state.restore_generator(draws.rng)\n", ""),
     ("mirror_resumed", "                run_state.restore_generator(rng)\n", ""),
-    ("pure_wiring", "noise = sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, rng)", "noise = 0 * sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, rng)"),
+    ("pure_wiring", "noise = sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, draws.rng)", "noise = 0 * sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, draws.rng)"),
     ("secure_sums", "scale = gaussian_density_scale(group.scale)", "scale = group.scale"),
     ("secure_sums", "sample_geometric_noise(group.scale, values.size,", "sample_geometric_noise(group.scale / 2, values.size,"),
     ("secure_sums", "return group.scale * rng.standard_normal(group.answers)", "return 0.5 * group.scale * rng.standard_normal(group.answers)"),
@@ -27,8 +27,8 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("screen", "all_short = all(np.linalg.norm(part, 2) <= 1 - ROUNDING_SLACK for part in parts)", "all_short = all(np.linalg.norm(part, 2) <= 9 - ROUNDING_SLACK for part in parts)"),
     # perturbation
     ("mirror_wiring", "noises[t] / problem.row_norm,", "0.5 * noises[t] / problem.row_norm,"),
-    ("perturbation_wiring", "_add_exact_noise(minimizer, spec.density_scale, NoiseDraws", "_add_exact_noise(minimizer, spec.density_scale / 2, NoiseDraws"),
-    ("perturbation_wiring", "gaussian_density_scale(deviation), 2.0, source)", "deviation, 2.0, source)"),
+    ("perturbation_wiring", "grid, scale = public_noise_grid(spec.density_scale), spec.density_scale", "grid, scale = public_noise_grid(spec.density_scale), spec.density_scale / 2"),
+    ("perturbation_wiring", "gaussian_density_scale(scale), 2.0, source)", "deviation, 2.0, source)"),
     ("perturbation_wiring", "ridge=problem.n * problem.ridge, tilt=tilt)", "ridge=problem.ridge, tilt=tilt)"),
     ("output_wiring", "(constants.gradient_sensitivity + 2 * tolerance) / total_ridge(constants)", "(constants.gradient_sensitivity / 2 + 2 * tolerance) / total_ridge(constants)"),
     # budget shares

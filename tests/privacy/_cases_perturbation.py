@@ -70,12 +70,12 @@ def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **mo
     )
 
 
-def objective(adjacency: str, norm: float, delta: float) -> Case:
+def objective(adjacency: str, norm: float, delta: float, *, secure: bool = False) -> Case:
     of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
-    schedule = calibrate_objective_perturbation(of.constants, **options)
+    schedule = calibrate_objective_perturbation(of.constants, secure=secure, **options)
     name = "objective perturbation, " + ("pure" if delta == 0 else "Gaussian")
-    return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation")
+    return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation", slow=secure)
 
 
 def output(adjacency: str, norm: float, delta: float, *, secure: bool = False) -> Case:
@@ -102,10 +102,13 @@ CASES = (
     objective("add-remove", 10.0, 0.0),
     objective("replace-one", 100.0, 1e-2),
     objective("add-remove", 1.0, 1e-2),
+    objective("replace-one", 1.0, 0.0, secure=True),
+    objective("add-remove", 10.0, 1e-2, secure=True),
     output("replace-one", 0.1, 0.0),
     output("add-remove", 100.0, 0.0),
     output("replace-one", 10.0, 1e-2),
     output("replace-one", 10.0, 1e-2, secure=True),
+    output("replace-one", 10.0, 0.0, secure=True),
     moments(10.0),
     moments(10.0, secure=True),
 )

@@ -6,6 +6,7 @@ the bound (or, where bounds are broken, far beyond it), with two labels at which
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -18,7 +19,8 @@ from dplangevin.accounting.parts import Pure
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Dataset
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.exact_gradient import public_row_grid
+from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened_objective import mechanism
 from dplangevin.mechanisms.whitened_objective.mechanism import minimize_perturbed, release_second_moment
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
@@ -36,6 +38,9 @@ SCHEDULE = WhitenedObjectiveSpec(
     tolerance=1e-9,
     release_density_scale=1e-7,
 )
+
+
+EXACT = replace(SCHEDULE, secure=True, release_density_scale=0.0)
 
 
 def problem(adjacency: str, columns: int) -> Problem:
@@ -65,14 +70,28 @@ def claimed(adjacency: str, epsilon: float) -> Guarantee:
     )
 
 
-def moments(adjacency: str, noise: float) -> Draw:
+def make_draws(rng: np.random.Generator) -> NoiseDraws:
+    return NoiseDraws(rng=rng, source=rng.bytes)
+
+
+def prepare(data: Dataset, spec: WhitenedObjectiveSpec) -> Dataset:
+    """Rows on the grid where the run is exact."""
+    return data.with_rounded_rows(public_row_grid(data.problem)) if spec.secure else data
+
+
+def moments(adjacency: str, noise: float, *, spec: WhitenedObjectiveSpec = SCHEDULE) -> Draw:
     """e_1 e_1' against e_2 e_2', or against nothing in one column: the difference of the diagonal tells them."""
     size = 2 if adjacency == "replace-one" else 1
     sides = tables(adjacency, NORM * np.eye(size) if size == 2 else np.full((2, 1), NORM))
-    schedule = replace(SCHEDULE, moment_density_scale=noise)
+    schedule = replace(spec, moment_density_scale=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        made = np.array([release_second_moment(schedule, sides[side], rng) for _ in range(runs)])
+        made = np.array(
+            [
+                release_second_moment(schedule, prepare(sides[side], schedule), make_draws(rng))
+                for _ in range(runs)
+            ]
+        )
         return np.asarray(made[:, 0, 0] - (made[:, 1, 1] if size == 2 else 0.0))
 
     return draw
@@ -83,17 +102,28 @@ def unweighted(X: Floats, basis: Floats, bound: float) -> tuple[Floats, Floats]:
     return np.ones(len(X)), X @ basis
 
 
-def minimisers(adjacency: str, *, wrong: bool = False, free: bool = False) -> Draw:
+def full_limits(data: Dataset, block: Any, grid: Any, transform: Any) -> Floats:
+    """Limits of rows that are not bounded after whitening."""
+    return np.full(len(block.rows), grid.max_limit)
+
+
+def minimisers(
+    adjacency: str, *, wrong: bool = False, free: bool = False, spec: WhitenedObjectiveSpec = SCHEDULE
+) -> Draw:
     """wrong : the tilt has its stated size in theta instead of q."""
     sides = tables(adjacency, np.full((2, 1), NORM if free else NORM / STRETCH))
-    schedule = replace(SCHEDULE, density_scale=SCHEDULE.density_scale / STRETCH) if wrong else SCHEDULE
+    schedule = replace(spec, density_scale=spec.density_scale / STRETCH) if wrong else spec
     basis = np.array([[STRETCH]])
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        with mock.patch.object(
-            mechanism, "whiten_and_weight", unweighted if free else mechanism.whiten_and_weight
-        ):
-            return np.array([minimize_perturbed(schedule, sides[side], basis, rng)[0] for _ in range(runs)])
+        broken = {"whiten_and_weight": unweighted, "limit_squares": full_limits} if free else {}
+        with mock.patch.multiple(mechanism, **broken) if free else nullcontext():
+            return np.array(
+                [
+                    minimize_perturbed(schedule, prepare(sides[side], schedule), basis, make_draws(rng))[0]
+                    for _ in range(runs)
+                ]
+            )
 
     return draw
 
@@ -123,36 +153,40 @@ def whole(**changes: Any) -> Draw:
     return draw
 
 
-def moment_case(adjacency: str) -> Case:
+def moment_case(adjacency: str, spec: WhitenedObjectiveSpec = SCHEDULE) -> Case:
     replaced = adjacency == "replace-one"
     noise = 1.0 if replaced else 1.5
     return Case(
         name="whitened objective, the moment",
-        configuration=adjacency,
+        configuration=adjacency + (", secure" if spec.secure else ""),
         covers=COVERS,
         claim=claimed(adjacency, (2 if replaced else 1) / noise),
-        honest=moments(adjacency, noise),
-        sabotages={"half the noise of the moment": moments(adjacency, noise / (4 if replaced else 2))},
+        honest=moments(adjacency, noise, spec=spec),
+        sabotages={
+            "half the noise of the moment": moments(adjacency, noise / (4 if replaced else 2), spec=spec)
+        },
         exact_ratio=None if replaced else 1.0,
         loose="the ratio is reached far out only; so a quarter of the noise" if replaced else "",
         runs=3000,
+        slow=spec.secure,
     )
 
 
-def minimiser_case(adjacency: str) -> Case:
+def minimiser_case(adjacency: str, spec: WhitenedObjectiveSpec = SCHEDULE) -> Case:
     epsilon = 2.0 if adjacency == "replace-one" else 1.0
     return Case(
         name="whitened objective, the minimiser",
-        configuration=f"{adjacency}, moment fixed",
+        configuration=f"{adjacency}, moment fixed" + (", secure" if spec.secure else ""),
         covers=COVERS,
         claim=claimed(adjacency, epsilon + 0.02),  # the ridge makes the determinant, and the solver, cheap
-        honest=minimisers(adjacency),
+        honest=minimisers(adjacency, spec=spec),
         sabotages={
-            "rows not bounded after whitening": minimisers(adjacency, free=True),
-            "noise in the wrong coordinates": minimisers(adjacency, wrong=True),
+            "rows not bounded after whitening": minimisers(adjacency, free=True, spec=spec),
+            "noise in the wrong coordinates": minimisers(adjacency, wrong=True, spec=spec),
         },
         exact_ratio=epsilon / (epsilon + 0.02),
         runs=500,
+        slow=spec.secure,
     )
 
 
@@ -161,6 +195,10 @@ CASES = (
     moment_case("add-remove"),
     minimiser_case("replace-one"),
     minimiser_case("add-remove"),
+    moment_case("replace-one", EXACT),
+    moment_case("add-remove", EXACT),
+    minimiser_case("replace-one", EXACT),
+    minimiser_case("add-remove", EXACT),
     Case(
         name="whitened objective, the whole",
         configuration="replace-one",

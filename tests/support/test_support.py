@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dplangevin import DPRidge, InvalidParameter
+from dplangevin.accounting.certificate import check_guarantee
 from support._page import PAGE, generalize_refusal, read_page, render_page
 from support._trials import FEATURES, NO_OPTION, ROWS, YES, Ignored, Released, cell, fit
 
@@ -39,6 +40,27 @@ def test_some_cells_are_as_written(row: str, feature: str) -> None:
 @pytest.mark.parametrize(("row", "feature"), CELLS)
 def test_every_cell_is_as_written(row: str, feature: str) -> None:
     assert generalize_refusal(row, cell(ROWS[row], feature)) == read_page()[row, feature]
+
+
+RULES = {
+    "whitened-composition", "composition", "sufficient-statistics", "objective-perturbation", "learned schema",
+    "whitened-objective-perturbation", "noisy sums", "report noisy max", "worst-shift", "norm noise",
+}  # fmt: skip
+"""The theorems for which docs/checker.md says that the independent checker has a rule."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "feature"), [each for each in CELLS if read_page().get(each) == YES])
+def test_the_independent_checker_agrees_wherever_it_has_a_rule(
+    row: str, feature: str, tmp_path: Path
+) -> None:
+    promise = ROWS[row](feature, tmp_path).promise
+    epsilon, text = check_guarantee(promise)
+    theorems = {each.theorem for each in promise.derivations}
+    is_sampled = any(getattr(each.spec, "sampling", "full") == "poisson" for each in promise.derivations)
+    assert (epsilon is not None) == (bool(theorems) and theorems <= RULES and not is_sampled), text
+    if epsilon is not None:
+        assert promise.epsilon() * (1 - 1e-6) < epsilon <= promise.epsilon()
 
 
 def test_the_sampler_of_cells_meets_every_row_and_kind() -> None:

@@ -19,6 +19,7 @@ ConditionKind = Literal[
     "outer-estimator",  # another estimator may have chosen rows, labels or weights
     "record-errors",  # an error that depends on the records
     "run-failure",  # a run that stops without a release, which may depend on the records
+    "unchecked-hypothesis",  # a hypothesis of a theorem that nothing in this project can check
     "file-integrity",  # a file without proof that it is as it was written
     "stated-in-words",  # an entry of an older ledger, whose condition is known as a sentence only
 ]

@@ -57,6 +57,14 @@ def multiply_up(value: float, factor: int) -> float:
     return math.nextafter(near, math.inf)
 
 
+def divide_up(value: float, divisor: float) -> float:
+    """Return value / divisor, rounded up where it is not a double."""
+    near = value / divisor
+    if not math.isfinite(near) or Fraction(near) * Fraction(divisor) >= Fraction(value):
+        return near
+    return math.nextafter(near, math.inf)
+
+
 def gdp_group_delta(mu: float, extra_delta: float, size: int) -> float:
     """Return the additive delta for a group of `size` records, rounded up; the GDP part becomes (size mu)-GDP.
 

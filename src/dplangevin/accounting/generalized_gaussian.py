@@ -233,7 +233,12 @@ def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, coarse
         ((ROUGH_RESOLUTION, 1e-4),) if coarse else ((ROUGH_RESOLUTION, 1e-4), (FINE_RESOLUTION, 2e-6))
     ):
         excess = partial(_log_delta_excess, p, count, epsilon, math.log(delta), resolution)
-        log_sigma, slope = find_decreasing_root(excess, log_sigma, slope, tolerance)
+        try:
+            log_sigma, slope = find_decreasing_root(excess, log_sigma, slope, tolerance)
+        except CalibrationFailed:
+            if p == 1:  # Laplace noise has a pure guarantee, whatever delta
+                return smallest_sigma(p, count, epsilon, 0.0)
+            raise
     sigma = round_up_digits(math.exp(log_sigma))
     if (
         not certified_delta(

@@ -16,6 +16,12 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._notebook import render_list, render_pairs
 from dplangevin.accounting import compose, conversions as cv
+from dplangevin.accounting.certificate import (
+    Derivation,
+    group_derivations,
+    join_derivations,
+    repeat_derivations,
+)
 from dplangevin.accounting.conditions import Condition, merge_conditions
 from dplangevin.accounting.parts import PrivacyPart, merge_equal_parts
 from dplangevin.accounting.tradeoff import (
@@ -131,6 +137,7 @@ class Guarantee:
     at_delta : the delta at which the guarantee is reported; 0 for pure guarantees.
     rows_per_person : it covers all rows of a person who owns at most this many.
     composition : plain composition of the same run, for comparison.
+    derivations : the theorem, constants and spec of each release; empty where they are not known (`certificate`).
 
     Examples
     --------
@@ -156,6 +163,7 @@ class Guarantee:
     rows_per_person: int = 1
     composition: Guarantee | None = field(default=None, compare=False, repr=False)
     conditions: tuple[Condition, ...] = ()
+    derivations: tuple[Derivation, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", merge_equal_parts(self.parts))
@@ -327,6 +335,7 @@ class Guarantee:
             rows_per_person=self.rows_per_person,
             composition=composition,
             conditions=merge_conditions(self.conditions, other.conditions),
+            derivations=join_derivations(self.derivations, other.derivations),
         )
 
     def __rmul__(self, count: int) -> Guarantee:
@@ -336,6 +345,7 @@ class Guarantee:
             parts=tuple(part.repeat(times) for part in self.parts),
             extra_delta=times * self.extra_delta,
             composition=None if self.composition is None else times * self.composition,
+            derivations=repeat_derivations(self.derivations, times),
         )
 
     def group(self, size: int) -> Guarantee:
@@ -367,6 +377,7 @@ class Guarantee:
             assumptions=(*self.assumptions, note),
             rows_per_person=rows,
             composition=composition,
+            derivations=group_derivations(self.derivations, rows),
         )
 
     def to_dict(self, delta: float | None = None) -> dict[str, Any]:

@@ -10,13 +10,14 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dplangevin import _check, _files, _plain
 from dplangevin._notebook import render_pairs
 from dplangevin._version import __version__
+from dplangevin.accounting.certificate import certificate_to_plain, value_to_plain
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.registry import (
     epsilon_lower_bound,
@@ -221,7 +222,11 @@ _FIELDS = {
     "theorem": _plain.read_text,
     "guarantee": _plain.read_mapping,
 }
-_OPTIONAL = {"digest": _plain.read_text, "signature": _plain.read_mapping}
+_OPTIONAL = {
+    "certificate": _plain.optional_reader(_plain.read_mapping),
+    "digest": _plain.read_text,
+    "signature": _plain.read_mapping,
+}
 
 
 def save_plan(plan: CertifiedSpec, path: str | Path) -> None:
@@ -235,15 +240,16 @@ def plan_to_plain(plan: CertifiedSpec) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "library": __version__,
-        "spec": _value_to_plain(plan.spec),
-        "problem": _value_to_plain(plan.problem) if isinstance(plan, Plan) else None,
-        "constants": None if isinstance(plan, Plan) else _value_to_plain(plan.constants),
+        "spec": value_to_plain(plan.spec),
+        "problem": value_to_plain(plan.problem) if isinstance(plan, Plan) else None,
+        "constants": None if isinstance(plan, Plan) else value_to_plain(plan.constants),
         "delta": plan.delta,
         "theorem": plan.theorem,
         "guarantee": {
-            "epsilon": _value_to_plain(plan.guarantee.epsilon()),
+            "epsilon": value_to_plain(plan.guarantee.epsilon()),
             "adjacency": plan.guarantee.adjacency,
         },
+        "certificate": certificate_to_plain(plan.guarantee),
     }
     return _plain.add_digest(plain)
 
@@ -290,21 +296,6 @@ def _check_claim(plan: CertifiedSpec, claim: Any) -> None:
             f"({plan.guarantee.adjacency!r}) is proved for its numbers: it was altered, or written by "
             "another version."
         )
-
-
-def _value_to_plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        values = {
-            item.name: _value_to_plain(getattr(value, item.name)) for item in fields(value) if item.init
-        }
-        return {"type": type(value).__name__, **values}
-    if isinstance(value, (tuple, list)):
-        return [_value_to_plain(item) for item in value]
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise InvalidParameter(f"a plan file cannot hold a {type(value).__name__}.")
 
 
 def _read_instance(where: str, value: Any, allowed: Mapping[str, Callable[..., Any]], depth: int = 0) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, final
 
+from dplangevin.accounting.certificate import Derivation
 from dplangevin.accounting.conditions import Condition
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import PrivacyPart
@@ -34,6 +35,7 @@ class Capabilities:
         coordinates.
     random_batches : steps read random batches of rows, so that rows of one person cannot be kept together.
     checkpoints : a run in steps saves its state, so that commands keep a checkpoint of it by default.
+    stated_parameters : a fit may state parameters of the run (`mechanism_options`) and leave the others to be chosen.
     needs_no_problem : it states its own adjacency and is accounted without a problem and its constants.
     """
 
@@ -46,6 +48,7 @@ class Capabilities:
     ridge_and_radius: bool = True
     random_batches: bool = False
     checkpoints: bool = False
+    stated_parameters: bool = False
     needs_no_problem: bool = False
 
 
@@ -119,11 +122,12 @@ class Theorem(ABC, Generic[S]):
                 "Use composition, or state secure=False.",
             )
         try:
-            return self.derive_guarantee(constants, spec)
+            guarantee = self.derive_guarantee(constants, spec)
         except ArithmeticError:  # a formula that overflows proves nothing
             raise self.refuse(
                 "a formula of its proof overflows for these numbers", "Take less extreme ones."
             ) from None
+        return replace(guarantee, derivations=(Derivation(self.name, constants, spec),))
 
     @abstractmethod
     def derive_guarantee(self, constants: Any, spec: S) -> Guarantee:

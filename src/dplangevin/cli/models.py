@@ -51,6 +51,17 @@ Adjacency = Annotated[str, typer.Option("--adjacency", help="replace-one or add-
 Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanism by name.")]
 Radius = Annotated[float | None, typer.Option("--radius", help="Bound on the norm of the coefficients.")]
 Alpha = Annotated[float | None, typer.Option("--alpha", help="Ridge per sample.")]
+Beta = Annotated[
+    float | None,
+    typer.Option("--beta", help="With --mechanism langevin: inverse temperature; default: chosen."),
+]
+Time = Annotated[
+    float | None,
+    typer.Option("--time", help="With --mechanism langevin: length T of the diffusion; default: chosen."),
+]
+NSteps = Annotated[
+    int | None, typer.Option("--n-steps", help="With --mechanism langevin: number of steps; default: chosen.")
+]
 Secure = Annotated[
     bool | None,
     typer.Option(
@@ -146,6 +157,9 @@ def plan_model(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
+    beta: Beta = None,
+    time: Time = None,
+    n_steps: NSteps = None,
     secure: Secure = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Plan file to write.")] = None,
     sign: SignKey = None,
@@ -168,7 +182,8 @@ def plan_model(
         preview = _preview_schema_fit(
             schema, model, n, PublicTableOptions(classes=classes, target_bounds=target_bounds),
             epsilon=epsilon, delta=delta, adjacency=adjacency, mechanism=mechanism, radius=radius, alpha=alpha,
-            secure=secure, person=person, max_rows_per_person=max_rows_per_person, intervals=intervals,
+            mechanism_options=stated_run(beta, time, n_steps), secure=secure, person=person,
+            max_rows_per_person=max_rows_per_person, intervals=intervals,
             n_public=n if allow_more_rows or person is not None else None,
         )  # fmt: skip
         typer.echo(json.dumps(preview.to_dict(), indent=1) if as_json else str(preview))
@@ -185,7 +200,7 @@ def plan_model(
         model=_PLANNED_AS.get(model, model), n=n, n_features=n_features, delta=delta,
         **({} if epsilon is None else {"epsilon": epsilon}), advantage=advantage, tpr_at_fpr=tpr_at_fpr,
         adjacency=adjacency, data_norm=data_norm, fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha,
-        secure=secure, allow_more_rows=allow_more_rows, **extra,
+        mechanism_options=stated_run(beta, time, n_steps), secure=secure, allow_more_rows=allow_more_rows, **extra,
     )  # fmt: skip
     if output is not None:
         save_plan(fit_plan.plan, output)
@@ -201,6 +216,12 @@ def plan_model(
         typer.echo(json.dumps(plain, indent=1))
     else:
         typer.echo(str(fit_plan))
+
+
+def stated_run(beta: float | None, time: float | None, n_steps: int | None) -> dict[str, float] | None:
+    """Return the stated parameters of a Langevin run as the library takes them; None where none is stated."""
+    stated = {"inverse_temperature": beta, "time": time, "n_steps": n_steps}
+    return {name: value for name, value in stated.items() if value is not None} or None
 
 
 def _refuse_with_schema(values: dict[str, object]) -> None:
@@ -250,6 +271,9 @@ def fit_model(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
+    beta: Beta = None,
+    time: Time = None,
+    n_steps: NSteps = None,
     secure: Secure = None,
     intervals: Intervals = False,
     release_options: ReleaseOptions,
@@ -282,7 +306,8 @@ def fit_model(
     loaded_schema, target_options = _public_statements(model, target, table, learn, records.names)
     estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
         epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=loaded_schema, adjacency=adjacency,
-        n_public=n_public, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure,
+        n_public=n_public, mechanism=mechanism, mechanism_options=stated_run(beta, time, n_steps),
+        radius=radius, alpha=alpha, secure=secure,
         intervals=intervals, random_state=release_options.random_state,
         checkpoint=release_options.checkpoint, ledger=budget, person=person, max_rows_per_person=max_rows_per_person,
         **target_options,

@@ -218,6 +218,15 @@ TemperatureExponent = Annotated[
     float | None,
     _panel_option("--exponent", "beta_t = beta (t / T)^X of a Langevin diffusion.", _OTHER_PANEL, "X"),
 ]
+LogSobolev = Annotated[
+    float | None,
+    _panel_option(
+        "--log-sobolev",
+        "A proved log-Sobolev constant of a Langevin run's laws, for every data set.",
+        _OTHER_PANEL,
+        "X",
+    ),
+]
 Friction = Annotated[
     float | None, _panel_option("--friction", "Friction of underdamped Langevin.", _OTHER_PANEL, "X")
 ]
@@ -292,6 +301,7 @@ def _run_options(
     time: Time = None,
     time_step: TimeStep = None,
     exponent: TemperatureExponent = None,
+    log_sobolev: LogSobolev = None,
     tier: Tier = None,
     n_models: NModels = None,
     threshold: Threshold = None,

@@ -16,7 +16,7 @@ import typer
 
 from dplangevin import _files
 from dplangevin._progress import progress
-from dplangevin.cli.models import CLASSIFIERS, ESTIMATOR_BY_MODEL, Adjacency, Alpha, Epsilon, Model
+from dplangevin.cli.models import CLASSIFIERS, ESTIMATOR_BY_MODEL, Adjacency, Epsilon, Model
 from dplangevin.cli.option_groups import (
     OutputFormat,
     PublicTableOptions,
@@ -219,7 +219,9 @@ def rashomon_command(
     model: Model = "logistic",
     table: PublicTableOptions,
     adjacency: Adjacency = "replace-one",
-    alpha: Alpha = None,
+    alpha: Annotated[
+        str | None, typer.Option("--alpha", help="Ridge per sample; auto (sampler): by its hit bound.")
+    ] = None,
     route: Route = None,
     reference: Reference = "released",
     confidence: Confidence = 0.95,
@@ -362,7 +364,7 @@ def _single_threshold(thresholds: list[float]) -> float:
 
 
 def _build_estimator(
-    model: str, table: PublicTableOptions, adjacency: str, alpha: float | None
+    model: str, table: PublicTableOptions, adjacency: str, alpha: str | None
 ) -> tuple[Any, Any]:
     from dplangevin import estimators
     from dplangevin.schema import Schema
@@ -372,9 +374,18 @@ def _build_estimator(
     schema = None if table.schema is None else Schema.load(table.schema)
     target = table.target_options(schema, classifier=model in CLASSIFIERS)
     estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
-        data_norm=table.data_norm, schema=schema, adjacency=adjacency, alpha=alpha, **target
+        data_norm=table.data_norm, schema=schema, adjacency=adjacency, alpha=_parse_alpha(alpha), **target
     )
     return schema, estimator
+
+
+def _parse_alpha(text: str | None) -> float | str | None:
+    if text is None or text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameter(f"--alpha must be a number or auto, got {text!r}.") from None
 
 
 def _table_sizes(features: Any, schema: Any, estimator: Any) -> tuple[int, int, int]:

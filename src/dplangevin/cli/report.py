@@ -78,10 +78,44 @@ def sign_command(
 
 
 def verify_command(
-    file: Annotated[Path, typer.Argument(help="Model file, plan file or report.")],
-    key: Annotated[Path, typer.Option("--key", help="Public key of the expected signer.")],
+    file: Annotated[Path, typer.Argument(help="Model file, plan file, report, or export of a ledger.")],
+    key: Annotated[
+        Path | None, typer.Option("--key", help="Public key of the expected signer.", show_default=False)
+    ] = None,
 ) -> None:
-    """Print who signed a file; fail if it was altered since, or signed with another key."""
+    """Derive the epsilon of a file again with the independent checker, and with --key check who signed it.
+
+    Fails if the file was altered since it was signed, was signed with another key, or states less than is derived.
+    """
     from dplangevin import signing
 
-    typer.echo(f"{file}: {signing.verify_file(file, key)}.")
+    if key is not None:
+        typer.echo(f"{file}: {signing.verify_file(file, key)}.")
+    text = _check_independently(file)
+    if text is not None:
+        typer.echo(f"{file}: {text}.")
+    elif key is None:
+        raise InvalidParameter(
+            f"{str(file)!r} holds no guarantee to derive again; state --key to check who signed it."
+        )
+
+
+def _check_independently(path: Path) -> str | None:
+    """Return what the independent checker says of a file; None where it holds no guarantee."""
+    import dplangevin_check
+    from dplangevin import _files, signing
+
+    if not _files.read_text(path, "the file", max_bytes=signing.MAX_FILE_BYTES).lstrip().startswith("{"):
+        return None
+    plain = _files.read_json(path, "the file", max_bytes=signing.MAX_FILE_BYTES)
+    if not isinstance(plain, dict) or not {"certificate", "guarantee", "datasets", "releases"} & set(plain):
+        return None
+    try:
+        epsilons = dplangevin_check.check(plain)
+    except dplangevin_check.NotCovered as error:
+        return f"not checked independently: {error}"
+    except dplangevin_check.Refused as error:
+        raise InvalidParameter(
+            f"{str(path)!r} states less than the independent checker derives: {error}."
+        ) from None
+    return f"checked independently: epsilon = {', '.join(f'{epsilon:.9g}' for epsilon in epsilons)}"

@@ -33,6 +33,15 @@ def sample_coefficients(
     table: PublicTableOptions,
     alpha: Annotated[float, typer.Option("--alpha", help="Ridge per sample.")] = 0.01,
     adjacency: m.Adjacency = "replace-one",
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            "--mechanism", help="exponential, a draw; or langevin, the average of a stated or chosen run."
+        ),
+    ] = "exponential",
+    beta: m.Beta = None,
+    time: m.Time = None,
+    n_steps: m.NSteps = None,
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
     padding: Annotated[
         float, typer.Option("--padding", help="Minimum duration of every run, in seconds.")
@@ -43,14 +52,26 @@ def sample_coefficients(
     release_options: ReleaseOptions,
     output_format: OutputFormat,
 ) -> None:
-    """Draw coefficients from exp(-beta loss) on a ball under (epsilon, delta), by the cheapest tier that meets it."""
+    """Draw coefficients from exp(-beta loss) on a ball under (epsilon, delta), by the cheapest tier that meets it.
+
+    With --mechanism langevin the diffusion towards that law is stopped early, and the average of its steps is released.
+    """
     from dplangevin.cli import _outputs
     from dplangevin.data import ArrayDataset
-    from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
+    from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler, plan_stated_process
     from dplangevin.mechanisms.mechanism import run_plan
 
     if model not in SAMPLED_MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(SAMPLED_MODELS)}; got {model!r}.")
+    stated = m.stated_run(beta, time, n_steps)
+    if mechanism not in ("exponential", "langevin"):
+        raise InvalidParameter(f"--mechanism must be exponential or langevin; got {mechanism!r}.")
+    if mechanism == "exponential" and stated is not None:
+        raise InvalidParameter("--beta, --time and --n-steps need --mechanism langevin.")
+    if mechanism == "langevin" and (tier not in ("auto", "process") or delta == 0):
+        raise InvalidParameter(
+            "--mechanism langevin is private by its own noise: it needs --delta above 0, and has no other --tier."
+        )
     _outputs.check_outputs(
         {"--checkpoint": release_options.checkpoint},
         reads=(data, table.schema),
@@ -62,9 +83,14 @@ def sample_coefficients(
     )  # fmt: skip
     features, labels = _read_records(data, target, model, table)
     problem = request(len(labels), features.shape[1], table.schema is None)
-    sampler_plan = plan_sampler(
-        problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not output_format.quiet  # type: ignore[arg-type]
-    )  # fmt: skip
+    if stated is not None:
+        sampler_plan = plan_stated_process(problem, epsilon, delta, **stated)
+        typer.echo(str(sampler_plan), err=True)
+    else:
+        sampler_plan = plan_sampler(
+            problem, epsilon, delta, "process" if mechanism == "langevin" else tier,  # type: ignore[arg-type]
+            padding=padding, max_seconds=max_seconds, verbose=not output_format.quiet,
+        )  # fmt: skip
     records, budget = ArrayDataset(features, labels, problem), release_options.open_budget()
     with _outputs.deliver_results(release_options) as delivery:
         with progress(quiet=output_format.quiet, log=True):

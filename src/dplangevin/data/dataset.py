@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +28,7 @@ from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem, RecordLoss
 from dplangevin.problem.bounds import as_array
+from dplangevin.problem.losses.record import clipped_value_sum
 from dplangevin.tables import as_column, as_matrix
 
 FloatArray = NDArray[np.float64]
@@ -136,7 +138,7 @@ class Dataset(ABC):
         n_seen = 0
         with np.errstate(over="ignore", invalid="ignore"):
             for block in self.blocks():
-                total += _block_losses(loss, block, parameters)
+                total += _block_losses(loss, block, parameters, self.problem)
                 n_seen += len(block.labels)
         self.check_row_count(n_seen)
         return total
@@ -248,8 +250,13 @@ def _map_pieces(
             yield waiting.popleft().result()
 
 
-def _block_losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
+def _block_losses(loss: Loss, block: Block, parameters: FloatArray, problem: Problem) -> FloatArray:
     """Return sum weight loss over a block, a few rows at a time so that scores and losses stay in cache."""
+    if isinstance(loss, RecordLoss) and loss.value_range is not None:
+        # a sum of 2^31 values stays below 2^53 units; the unit is the same for all parts of partitioned data
+        width = problem.bounds.weight_bound * (loss.value_range[1] - loss.value_range[0])
+        unit = math.ldexp(1.0, math.frexp(width)[1] - 22)
+        return clipped_value_sum(loss, parameters, block.rows, block.labels, block.weights, unit)
     if isinstance(loss, RecordLoss):
         values = loss.record_values(parameters, block.rows)
         return np.asarray(values.sum(axis=0) if block.weights is None else block.weights @ values)

@@ -99,6 +99,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
     adjacency: str = "replace-one"
     n_public: int | None = None
     mechanism: str = "auto"
+    mechanism_options: Any = None
     theorem: str | None = None
     objective: RiskObjective = "empirical"
     weight_bound: float | None = None
@@ -406,6 +407,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             radius=self.radius,
             alpha=self.alpha,
             mechanism=self.mechanism if without_public_data else "auto",
+            mechanism_options=self.mechanism_options if without_public_data else None,
             theorem=self.theorem if without_public_data else None,
             objective=self.objective,
             weight_bound=(1.0 if self.weight_bound is None else self.weight_bound) * self._max_class_weight(),

@@ -21,6 +21,8 @@ PARAMETERS_DOC = """\
         number of rows, which is then public.
     mechanism : "auto" or one of
         {mechanisms}.
+    mechanism_options : for mechanism="langevin": a dictionary with any of inverse_temperature, time and n_steps; the
+        others are chosen.
     theorem : name of the accounting theorem to use; None leaves the choice to the planner.
     objective : "empirical", or "population": sample a model, with the ridge that minimizes the bound on the risk of
         new records.

@@ -163,8 +163,8 @@ def _plan_objective_perturbation(
     epsilon, delta = request.epsilon, request.delta
     if request.secure:
         raise InvalidParameter(
-            "these intervals have no secure implementation: they use objective perturbation, whose real-valued noise "
-            "passes through a minimizer. Leave them out with secure=True."
+            "these intervals have no secure implementation: the curvature that they release is a sum in floating "
+            "point. Leave them out with secure=True."
         )
     if rows_per_person > 1 and delta > 0:
         raise InvalidParameter(
@@ -256,6 +256,8 @@ def adapt_plan_for_intervals(fit_plan: FitPlan, epsilon: float, alpha: float | N
             f"per-record gradients are at most {loss.slope_bound:.3g} times the row norm; ridge alpha = "
             f"{problem.ridge:.3g} per sample, whose bias the intervals remove",
             "the rest of the budget is spent on the curvature at the released point",
+            "floating point, and no guarantee covers the low-order bits of its noise: the curvature that these "
+            "intervals need is a sum in floating point",
         ),
     )
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin._arrays import Floats
 from dplangevin._plain import escape_markdown
 from dplangevin._version import __version__
+from dplangevin.accounting.certificate import check_guarantee
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
 from dplangevin.schema import CategoricalColumn, NumericColumn
 
@@ -204,6 +205,7 @@ def model_card(model: Any) -> str:
         f"- neighbours: {guarantee.adjacency}; rows per person covered: {guarantee.rows_per_person}",
         f"- theorem: {escape_markdown(guarantee.theorem)} ({escape_markdown(guarantee.reference)})",
         f"- arithmetic: {guarantee.arithmetic}",
+        f"- {escape_markdown(check_guarantee(guarantee)[1])}",
         "",
         "It holds when:",
         "",

@@ -14,6 +14,7 @@ from sklearn.base import is_classifier
 from dplangevin import _files, _plain, estimators
 from dplangevin._version import __version__
 from dplangevin.accounting import serialize
+from dplangevin.accounting.certificate import certificate_to_plain, derivations_from_plain
 from dplangevin.accounting.conditions import Condition, merge_conditions
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
@@ -39,6 +40,7 @@ _FIELDS = {
 }
 _OPTIONAL_FIELDS = {
     "features": _plain.optional_reader(_plain.list_reader(_plain.read_text)),
+    "certificate": _plain.optional_reader(_plain.read_mapping),
     "uncertainty": _plain.optional_reader(_plain.read_mapping),
     "ledger_head": _plain.optional_reader(_plain.read_text),
     "digest": _plain.read_text,
@@ -123,6 +125,7 @@ def model_to_plain(model: DPLinearModel) -> dict[str, Any]:
         "classes": None if labels is None else np.asarray(labels).tolist(),
         "link": {"slope_clip": model.slope_clip_} if hasattr(model, "slope_clip_") else None,
         "guarantee": serialize.guarantee_to_plain(model.privacy_),
+        "certificate": certificate_to_plain(model.privacy_),
         "plan": str(model.plan_),
         "uncertainty": _uncertainty_to_plain(getattr(model, "uncertainty_", None)),
         "ledger_head": getattr(model, "ledger_head_", None),
@@ -166,6 +169,8 @@ def load_model(path: str | Path) -> DPLinearModel:
 def _read_guarantee(plain: dict[str, Any]) -> Any:
     """Return the guarantee in the file; without a digest it is conditional on the file being unchanged."""
     guarantee = serialize.guarantee_from_plain(plain["guarantee"])
+    if plain.get("certificate") is not None:  # files written before have none
+        guarantee = replace(guarantee, derivations=derivations_from_plain(plain["certificate"]))
     if plain.get("digest") is not None:
         return guarantee
     return replace(guarantee, conditions=merge_conditions((UNSEALED_CONDITION,), guarantee.conditions))

@@ -14,6 +14,7 @@ from dplangevin._notebook import render_pairs
 from dplangevin._version import __version__
 from dplangevin.accounting import serialize
 from dplangevin.accounting.budget_account import Chargeable
+from dplangevin.accounting.certificate import certificate_to_plain
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import _admission, _composition_cache, _rows, _store
@@ -330,7 +331,10 @@ class DatasetBudget:
             if admitted is None:
                 return True
             notes = admitted
-        plan = _admission.add_notes(plan, notes)
+        certificate = certificate_to_plain(cost)
+        plan = _admission.add_notes(
+            plan, notes if certificate is None else {**notes, "certificate": certificate}
+        )
         charge = Charge(
             dataset=dataset_row.name,
             token=hash_token(token),

@@ -200,12 +200,16 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
         """Refuse a loss of whole records that this mechanism cannot evaluate; planners ask as well."""
         loss = problem.loss
         if isinstance(loss, RecordLoss) and not (
-            self.supported_record_losses == "all"
-            or (self.supported_record_losses == "bounded values" and loss.bounded_values)
+            (self.supported_record_losses == "all" and loss.has_gradients)
+            or (
+                self.supported_record_losses == "bounded values"
+                and (loss.bounded_values or loss.has_clipped_values)
+            )
         ):
             raise InvalidParameter(
                 f"{self.spec_type.mechanism} needs a loss of linear scores; the {loss.name} loss is one of whole "
-                "records. Use noisy gradient descent."
+                "records. Use noisy gradient descent, which needs record_gradient, or a draw on a public grid, which "
+                "needs value_range and values_of_record."
             )
 
     def check_problem(self, spec: S, problem: Problem) -> None:
@@ -372,7 +376,7 @@ def run_plan(
         raise AssumptionFailed(
             f"secure mode has no proof for {plan.guarantee.theorem} ({plan.spec.mechanism}): its noise is "
             "real-valued. Plan with a spec with secure=True, or with secure=True of an estimator; hidden-state "
-            "bounds, Gamma noise and posterior draws have no secure form."
+            "bounds and posterior draws have no secure form."
         )
     mechanism = mechanism_for(type(plan.spec))
     if mechanism is None:

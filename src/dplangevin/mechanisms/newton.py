@@ -26,20 +26,26 @@ _LINE_SEARCH_HALVINGS = 24
 class TiltedObjective:
     """Phi(theta) = sum_i weight_i loss_i(theta) + (ridge / 2) |theta|^2 + <tilt, theta>, over the problem's set.
 
-    With a center, losses are taken at center + theta: the ridge draws towards the center. It is for problems without
-    a constraint, and must not depend on the records other than through what is released.
+    With a center, losses are taken at center + theta: the ridge draws towards the center. With a basis B, they are
+    taken at B theta, column by column of the scores. Both are for problems without a constraint, and must not depend on
+    the records other than through what is released.
     """
 
     data: Dataset
     ridge: float
     tilt: Floats
     center: Floats | None = None
+    basis: Floats | None = None
 
     def _model(self, theta: Floats) -> Floats:
         """Return where the losses are taken, for theta [d] or [d, k]."""
-        if self.center is None:
-            return theta
-        return np.asarray(theta + (self.center if theta.ndim == 1 else self.center[:, None]))
+        if self.center is not None:
+            theta = np.asarray(theta + (self.center if theta.ndim == 1 else self.center[:, None]))
+        return theta if self.basis is None else self._turn(self.basis, theta)
+
+    def _turn(self, matrix: Floats, theta: Floats) -> Floats:
+        """Return the product of a matrix [p, p] with the coefficients [p K] or [p K, k] of every score."""
+        return np.asarray((matrix @ theta.reshape(len(matrix), -1)).reshape(theta.shape))
 
     def value(self, theta: Floats) -> float:
         return float(self.values(theta[:, None])[0])
@@ -51,10 +57,15 @@ class TiltedObjective:
 
     def gradient(self, theta: Floats) -> Floats:
         data = self.data.gradient_sum(self.data.problem.loss, self._model(theta[:, None]))[:, 0]
+        if self.basis is not None:
+            data = self._turn(self.basis.T, data)
         return data + self.ridge * theta + self.tilt
 
     def hessian(self, theta: Floats) -> Floats:
         matrix = hessian_sum(self.data, self._model(theta))
+        if self.basis is not None:
+            turned = self._turn(self.basis.T, matrix)
+            matrix = np.ascontiguousarray(self._turn(self.basis.T, np.ascontiguousarray(turned.T)))
         matrix[np.diag_indices_from(matrix)] += self.ridge
         return matrix
 
@@ -118,11 +129,11 @@ def _minimize(
         residual_norm = float(np.linalg.norm(residual))
         residual_bound = residual_norm + (1 if free else 3) * objective.gradient_rounding_bound(point)
         if _scaled_residual_bound(residual_bound, point, objective.ridge, coef_bound) <= tolerance:
-            return _scale_to_norm(point, coef_bound)
-        step = _newton_step(objective, constraint, theta, gradient, 1e-3 * residual_norm)
+            return scale_to_norm(point, coef_bound)
+        step = solve_newton_step(objective, constraint, theta, gradient, 1e-3 * residual_norm)
         if step is None:
             break
-        theta, value = _line_search(objective, theta, value, step, float(gradient @ step))
+        theta, value = search_line(objective, theta, value, step, float(gradient @ step))
     raise _tolerance_error(tolerance)
 
 
@@ -138,7 +149,8 @@ def _scaled_residual_bound(residual_bound: float, point: Floats, ridge: float, c
     return residual_bound * min(1.0, 2 * coef_bound / size)
 
 
-def _scale_to_norm(point: Floats, coef_bound: float) -> Floats:
+def scale_to_norm(point: Floats, coef_bound: float) -> Floats:
+    """Return the point, scaled back to this norm if it is longer."""
     size = float(np.linalg.norm(point))
     return point if size <= coef_bound else point * (coef_bound / size)
 
@@ -167,7 +179,7 @@ def _minimize_fixed_iterations(
         residual_bound = float(np.linalg.norm(gradient)) + objective.gradient_rounding_bound(theta)
         scaled_bound = _scaled_residual_bound(residual_bound, theta, objective.ridge, coef_bound)
         best, converged = (theta, True) if scaled_bound <= tolerance and not converged else (best, converged)
-        step = _newton_step(objective, constraint, theta, gradient, 0.0)
+        step = solve_newton_step(objective, constraint, theta, gradient, 0.0)
         step = np.zeros_like(theta) if step is None or not np.isfinite(step).all() else step
         values = objective.values(theta[:, None] + np.append(scales, 0.0) * step[:, None])
         slack = 1e-13 * (abs(values[-1]) + np.abs(values[:-1]))
@@ -179,10 +191,10 @@ def _minimize_fixed_iterations(
         if _scaled_residual_bound(residual_bound, theta, objective.ridge, coef_bound) > tolerance:
             raise _tolerance_error(tolerance)
         best = theta
-    return _scale_to_norm(best, coef_bound)
+    return scale_to_norm(best, coef_bound)
 
 
-def _newton_step(
+def solve_newton_step(
     objective: TiltedObjective, constraint: ConstraintSet, theta: Floats, gradient: Floats, tolerance: float
 ) -> Floats | None:
     """Return the minimiser of the quadratic model over the set, minus theta; None when it cannot be computed."""
@@ -205,10 +217,11 @@ def _projected_gradient_step(
     return point, (theta - point) * smoothness - gradient + objective.gradient(point)
 
 
-def _line_search(
+def search_line(
     objective: TiltedObjective, theta: Floats, value: float, step: Floats, slope: float
 ) -> tuple[Floats, float]:
-    """Halve the step until the objective falls by 1e-4 of what its slope predicts, up to rounding."""
+    """Return the next point and its value: the step is halved until the objective falls by 1e-4 of what its slope
+    predicts, up to rounding."""
     scale = 1.0
     for _ in range(60):
         new = theta + scale * step

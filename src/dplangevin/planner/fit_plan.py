@@ -169,6 +169,11 @@ def _resolve_mechanism(request: Request) -> str:
     mechanism = _choose_mechanism(request) if request.mechanism == AUTO else request.mechanism
     _check_objective(request, mechanism)
     capabilities = planner_capabilities(mechanism)
+    if request.mechanism_options and not capabilities.stated_parameters:
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} chooses its own parameters; leave {', '.join(request.mechanism_options)} out, or "
+            f"use one of {', '.join(mechanisms_with('stated_parameters'))}."
+        )
     if request.allow_more_rows and not capabilities.holds_beyond_n:
         raise InvalidParameter(
             f"mechanism={mechanism!r} is proved for at most n records, and with n_public the data may hold more: "
@@ -191,11 +196,9 @@ def _exactness_obstacle(request: Request, mechanism: str) -> str | None:
     """Return why this fit has no exact form; None where it has one."""
     if not planner_capabilities(mechanism).secure:
         return (
-            f"the noise of mechanism={mechanism!r} is real-valued and passes through a minimiser or a sampler; exact "
+            f"the noise of mechanism={mechanism!r} is real-valued and passes through a sampler; exact "
             f"forms have {', '.join(mechanisms_with('secure'))}"
         )
-    if request.delta == 0:
-        return "the Gamma noise of a pure guarantee has no exact sampler; state delta > 0"
     if request.theorem is not None and not theorem_covers_rounding(mechanism, request.theorem):
         return f"theorem={request.theorem!r} is about real-valued noise, and exact steps are rounded; leave it out"
     return None

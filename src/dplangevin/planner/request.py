@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -54,6 +55,8 @@ class Request:
     allow_more_rows : under add-remove, the data may hold more rows than the divisor n.
     curvature_fraction : fraction of the budget (in mu^2) for a release of the curvature, which intervals need.
     objective : "empirical" risk, or "population" risk: draws with a ridge chosen for new records.
+    mechanism_options : for mechanism="langevin": a mapping with any of inverse_temperature, time and n_steps, which are
+        then not chosen.
 
     Attributes
     ----------
@@ -85,6 +88,7 @@ class Request:
     objective: RiskObjective = "empirical"
     constant_feature: float | None = None
     curvature_fraction: float = 0.0
+    mechanism_options: Mapping[str, float] | None = field(default=None, hash=False)
     defaults: ModelDefaults = field(init=False, repr=False, compare=False)
     n_changed_records: int = field(init=False, repr=False, compare=False)
     n_columns: int = field(init=False, repr=False, compare=False)

@@ -37,6 +37,10 @@ class Constants:
     hessian_rank : r, such that one record's Hessian has rank at most r and its gradients, at every theta, lie in one
         simplex with r + 1 corners of norm at most lipschitz (1 for scalar GLMs, K - 1 for softmax).
     row_norm, label_bound, weight_bound : largest joint row, |label| and weight; for released moments.
+    log_sobolev : c, a log-Sobolev constant of the law of a Langevin run at every time and for every data set, stated by
+        whoever has proved it; no problem implies one.
+    value_oscillation : for losses known by clipped values: the largest max - min over theta of a record's contribution
+        to the sum minus its neighbour's; None where it follows from gradient_sensitivity and the diameter.
     """
 
     n: int
@@ -55,6 +59,8 @@ class Constants:
     weight_bound: float = 1.0
     assumptions: tuple[str, ...] = ()
     allow_more_rows: bool = False
+    value_oscillation: float | None = None
+    log_sobolev: float | None = None
 
     def __post_init__(self) -> None:
         _check.validate_fields(self, n=_check.check_count)
@@ -81,6 +87,10 @@ class Constants:
         if self.label_bound is not None:
             _check.validate_fields(self, label_bound=_check.check_scale)
         _check.validate_fields(self, weight_bound=_check.check_scale)
+        if self.log_sobolev is not None:
+            _check.validate_fields(self, log_sobolev=_check.check_scale)
+        if self.value_oscillation is not None:
+            _check.validate_fields(self, value_oscillation=_check.check_scale)
         largest = 2 * self.lipschitz if self.adjacency == "replace-one" else self.lipschitz
         if math.isnan(self.gradient_sensitivity):
             _check.set_frozen(self, gradient_sensitivity=largest)

@@ -145,11 +145,18 @@ class Problem:
         slopes sum to 0). Only the ridge counts as strong convexity. For a loss of whole records only the clip is
         trusted, except where this library proves more.
         """
-        loss, weight, row = self.loss, self.bounds.weight_bound, self.row_norm
+        loss, weight, row, oscillation = self.loss, self.bounds.weight_bound, self.row_norm, None
         if isinstance(loss, RecordLoss):
             convex, rank = loss.convex and is_proved(loss), None
             lipschitz = _check.check_positive("gradient_bound", loss.gradient_bound)
             smoothness = loss.curvature_bound if convex else math.inf
+            if (
+                loss.value_range is not None
+            ):  # each of the two records contributes a term in [0, weight * width]
+                width = _check.check_positive(
+                    "value_range[1] - value_range[0]", -np.subtract(*loss.value_range)
+                )
+                oscillation = (2 if self.adjacency == "replace-one" else 1) * weight * width
         else:
             convex, rank = loss.convex, max(loss.score_dimension - 1, 1) if loss.convex else None
             lipschitz, smoothness = loss.slope_bound * row, loss.curvature_bound * row * row
@@ -169,6 +176,7 @@ class Problem:
             weight_bound=weight,
             assumptions=self._list_assumptions(math.isfinite(diameter)),
             allow_more_rows=self.allow_more_rows,
+            value_oscillation=oscillation,
         )
 
     def _list_assumptions(self, projected: bool) -> tuple[str, ...]:
@@ -244,6 +252,8 @@ def max_excess(problem: Problem) -> float:
     if math.isinf(constants.diameter) or problem.allow_more_rows:
         return math.inf
     penalty = problem.ridge / 2 * max_norm(problem.constraint, problem.dimension) ** 2
+    if constants.value_oscillation is not None:
+        return (constants.value_oscillation + penalty) * (1 + 1e-12)
     return (constants.lipschitz * constants.diameter + penalty) * (1 + 1e-12)
 
 

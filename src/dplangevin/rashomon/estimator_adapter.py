@@ -73,7 +73,14 @@ class EstimatorAdapter:
             )
         self.radius = None if stated_radius is None else _check.check_positive("radius", stated_radius)
         psi, alpha = _check.check_nonnegative("threshold", threshold), estimator.alpha
-        if alpha is not None:
+        self.chooses_ridge = isinstance(alpha, str) and alpha == "auto"
+        if self.chooses_ridge:
+            if not needs_radius:
+                raise InvalidParameter(
+                    "alpha='auto' is for draws of a Rashomon set; state the ridge of a region."
+                )
+            self.estimator.set_params(alpha=None)
+        if alpha is not None and not self.chooses_ridge:
             self.alpha = _check.check_nonnegative("alpha", alpha)
         else:
             self.alpha = 0.0 if self.radius is None else RIDGE_THRESHOLD_FRACTION * psi / self.radius**2

@@ -33,6 +33,7 @@ from dplangevin.mechanisms.rashomon_region.planning import (
     center_epsilon,
     plan_region,
 )
+from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.planner.fit_plan import plan_gaussian_fit
 from dplangevin.planner.request import Request
@@ -241,10 +242,9 @@ class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
         estimator = adapter.estimator
         if self.delta is None or self.delta == 0:
             raise InvalidParameter(DELTA_REQUIRED_MESSAGE)
-        if estimator.secure or estimator.intervals or estimator.compare:
-            raise InvalidParameter(
-                "secure, intervals and compare are not supported by a region; leave them out."
-            )
+        check_seed(estimator.secure, self.random_state)
+        if estimator.intervals or estimator.compare:
+            raise InvalidParameter("intervals and compare are not supported by a region; leave them out.")
         estimator.set_params(epsilon=center_epsilon(self.epsilon, self.delta), delta=self.delta)
         _check.check_count("n_models", self.n_models)
         _check.check_open_unit("confidence", self.confidence)
@@ -292,6 +292,7 @@ class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
             radius=coef_bound,
             outer=_check.check_flag("outer", self.outer),
             flip_shares=self._sorted_flip_shares(),
+            secure=estimator.secure,
         )
         return plan, mechanism
 

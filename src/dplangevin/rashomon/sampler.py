@@ -12,13 +12,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.accounting.budget_account import BudgetAccount
-from dplangevin.errors import NotPrivateError
+from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.estimators.adapter import Outline, TargetEncoder, WithCallContext
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon.calibrate import MIN_USEFUL_HIT_PROBABILITY
-from dplangevin.mechanisms.rashomon.planning import RashomonPlan, plan_rashomon
+from dplangevin.mechanisms.rashomon.planning import RashomonPlan, choose_ridge, plan_rashomon
+from dplangevin.mechanisms.rashomon.spec import RashomonSpec
 from dplangevin.mechanisms.run_state import CheckpointPath
+from dplangevin.problem import Ball
 from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
+from dplangevin.rashomon.measures import rashomon_ratio
 from dplangevin.rashomon.multiplicity import Multiplicity
 
 
@@ -40,6 +43,7 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     ----------
     estimator : an unfitted estimator of this library; its model, data_norm or schema, classes or target_bounds, radius,
         alpha, fit_intercept, adjacency and weight_bound are used. Its epsilon, delta and mechanism are not.
+        alpha="auto" takes the ridge with the best hit bound among those that move the objective by at most psi.
     thresholds : psi, one number, on the objective (1/n) sum loss + (alpha/2) |theta|^2 of the scaled problem.
     n_models : K. epsilon, delta : the guarantee for ALL models together; delta = 0 asks for a pure one.
     radius : bound on the norm of the coefficients; default the estimator's.
@@ -100,7 +104,7 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonPlan:
         """Plan a fit on n rows of n_features encoded columns; no data is needed."""
         adapter = self._build_adapter()
-        return self._plan_problem(adapter.build_problem(n, n_features, n_classes))
+        return self._plan_problem(adapter, adapter.build_problem(n, n_features, n_classes))
 
     def plan_for_records(self, X: Any, y: Any) -> RashomonPlan:
         """Plan a fit on these records, of which only their number and their columns are used."""
@@ -112,7 +116,7 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
         outline, target_encoder = adapter.outline(X, y)
         divisor = adapter.estimator.public_divisor(outline.shape[0])
         problem = adapter.build_problem(divisor, outline.shape[1], target_encoder.n_classes)
-        return self._plan_problem(problem), outline, target_encoder
+        return self._plan_problem(adapter, problem), outline, target_encoder
 
     def fit(self, X: Any, y: Any) -> RashomonSampler:
         """Draw the models; the guarantee covers all of them, and nothing else is stored of the data."""
@@ -162,10 +166,21 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
             self.models_, X, y, sentence=self.plan_.describe_hit_bound(), **options
         )
 
+    def ratio(self) -> float:
+        """Estimate the Rashomon ratio, the volume of the set over that of the ball, from the draws alone."""
+        check_is_fitted(self, "models_")
+        spec, constraint = self.plan_.spec, self.plan_.plan.problem.constraint
+        if not isinstance(spec, RashomonSpec) or not isinstance(constraint, Ball):
+            raise InvalidParameter("the ratio is estimated from draws of route='pure' on a ball.")
+        return rashomon_ratio(self.parameters_, constraint.radius, spec.threshold, spec.inverse_temperature)
+
     def _build_adapter(self) -> EstimatorAdapter:
         return EstimatorAdapter(self.estimator, self.radius, self.thresholds, ledger=self.ledger, owner=self)
 
-    def _plan_problem(self, problem: Any) -> RashomonPlan:
+    def _plan_problem(self, adapter: EstimatorAdapter, problem: Any) -> RashomonPlan:
+        if adapter.chooses_ridge:
+            request = {"n_models": self.n_models, "epsilon": self.epsilon, "delta": self.delta}
+            problem = replace(problem, ridge=choose_ridge(problem, threshold=self.thresholds, **request))
         return plan_rashomon(
             problem,
             threshold=self.thresholds,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dplangevin._version import __version__
+from dplangevin.accounting.certificate import certificate_to_plain, check_guarantee
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.shapes import LEGEND, ColumnShape, shape_svg
@@ -134,6 +135,8 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
         },
         "advantage": guarantee.advantage().advantage,
         "composition_epsilon": _composition_of(guarantee, delta),
+        "certificate": certificate_to_plain(guarantee),
+        "independent_check": check_guarantee(guarantee)[1],
         "lower_bound_epsilon": None,
         "seeded": subject.seeded,
         "steps": steps,
@@ -209,6 +212,7 @@ def _guarantee_section(subject: ReportSubject, plain: dict[str, Any]) -> list[Pa
         ("neighbours", guarantee.adjacency),
         ("released", guarantee.release),
         ("arithmetic", guarantee.arithmetic),
+        ("independent check", plain["independent_check"]),
     ]
     if subject.digest:
         rows.append(("hash of the release", subject.digest))

@@ -151,7 +151,7 @@ def _sample_block(
 ) -> Integers:
     uniform_words = sample_words(len(offsets), source)
     if len(uniform_words) > 3 and not uniform_words.any():
-        raise _broken_source_error()
+        raise broken_source_error()
     # the exact uniform number is in [uniform, uniform + 2^-53)
     uniform = (uniform_words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     cells = np.floor(scale * _inverse_survival(p, uniform + 2.0**-54) + 0.5 - offsets)
@@ -257,12 +257,13 @@ class LazyUniform:
 
     def _draw_more_bits(self) -> None:
         if self._bits > 2000:
-            raise _broken_source_error()
+            raise broken_source_error()
         self._numerator = (self._numerator << 64) | int.from_bytes(self._source(8), "big")
         self._bits += 64
 
 
-def _broken_source_error() -> InvalidParameter:
+def broken_source_error() -> InvalidParameter:
+    """Return the error for random bytes that decide nothing however many there are."""
     return InvalidParameter("the source of random bytes is broken: it returns only zeros.")
 
 

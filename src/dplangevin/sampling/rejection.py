@@ -4,7 +4,8 @@ Piecewise envelope. The bounding box of the support is divided into cells. In th
 V(x) >= V(c) - L r                                  (V is L-Lipschitz), V(x) >= V(c) + <grad V(c), x - c> - M r^2 / 2
 (grad V is M-Lipschitz), and the lower of the two envelopes exp(-bound) is taken. Both have masses in closed form and
 are drawn exactly: a cell by its mass, then a uniform point, or coordinates of exponential laws truncated to the cell.
-No convexity is needed; the bounds are proved, never fitted.
+No convexity is needed; the bounds are proved, never fitted. For convex V the tangent is a bound by itself (M = 0, any
+subgradient): corners and thresholds need no smoothing, and cells are divided where the envelope has most of its mass.
 
 Finite grid. Index j has probability exp(-score_j) / sum, EXACTLY for the doubles given: a uniform index is accepted
 with probability exp(-(score_j - min score)), which is decided by comparing random bits with an interval around the
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from functools import cached_property
 
@@ -128,6 +129,8 @@ def _check_vector(name: str, value: ArrayLike, support: ConvexSupport) -> Floats
 
 
 _BLOCK_SIZE = 512
+_N_SHARES, _N_TEST_PROPOSALS, _MAX_EVALUATIONS = 100, 64, 50_000
+"""Cells with a larger share of the envelope's mass are divided, until most of a test batch is accepted."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,9 +139,9 @@ class EnvelopeCells:
 
     Parameters
     ----------
-    centers, half : centres [p, C] and half widths [p] of the cells.
+    centers, half : centres and half widths [p, C] of the cells.
     values, slopes : V [C] and its gradient [p, C] at the centres.
-    lipschitz, smoothness : L and M, of V on the whole box.
+    lipschitz, smoothness : L and M, of V on the whole box; M = 0 for a convex V, whose slopes may be subgradients.
     """
 
     centers: Floats
@@ -149,9 +152,9 @@ class EnvelopeCells:
     smoothness: float
 
     @property
-    def radius(self) -> float:
-        """Half the diagonal of a cell."""
-        return float(np.linalg.norm(self.half))
+    def radius(self) -> Floats:
+        """Half the diagonals of the cells."""
+        return np.asarray(np.linalg.norm(self.half, axis=0))
 
     @cached_property
     def tilted_mask(self) -> NDArray[np.bool_]:
@@ -160,24 +163,28 @@ class EnvelopeCells:
 
     @cached_property
     def _log_flat(self) -> Floats:
-        return self.lipschitz * self.radius - self.values + float(np.log(2 * self.half).sum())
+        return self.lipschitz * self.radius - self.values + np.log(2 * self.half).sum(axis=0)
 
     @cached_property
     def _log_tilted(self) -> Floats:
         if math.isinf(self.smoothness):
             return np.full(self.values.shape, np.inf)
-        size = np.abs(self.slopes) * self.half[:, None]
+        size = np.abs(self.slopes) * self.half
         # log of the integral of e^{-g t} over [-h, h] = |g| h + log(h (1 - e^{-2 |g| h}) / (|g| h))
         with np.errstate(divide="ignore", invalid="ignore"):
             wide = np.where(size > 1e-8, -np.expm1(-2 * size) / np.where(size > 0, size, 1.0), 2.0)
-        mass = size + np.log(wide * self.half[:, None])
-        return np.asarray(self.smoothness * self.radius**2 / 2 - self.values + mass.sum(axis=0))
+        mass = size + np.log(wide * self.half)
+        return np.asarray(self.curvature_term - self.values + mass.sum(axis=0))
+
+    @cached_property
+    def log_masses(self) -> Floats:
+        """Logarithms of the masses of the cells' envelopes."""
+        return np.asarray(np.minimum(self._log_flat, self._log_tilted))
 
     @cached_property
     def cumulative(self) -> Floats:
         """Cumulative probabilities of the cells."""
-        logs = np.minimum(self._log_flat, self._log_tilted)
-        total = np.cumsum(np.exp(logs - logs.max()))
+        total = np.cumsum(np.exp(self.log_masses - self.log_masses.max()))
         return np.asarray(total / total[-1])
 
     def propose(self, batch: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -188,20 +195,38 @@ class EnvelopeCells:
         tilted_mask, slopes = self.tilted_mask[cell_index], self.slopes[:, cell_index]
         rates = np.where(tilted_mask, np.abs(slopes), 0.0)
         uniform = rng.random(slopes.shape)
-        width = 2 * self.half[:, None]
+        width = 2 * self.half[:, cell_index]
         with np.errstate(divide="ignore", invalid="ignore"):
             steep = -np.log1p(uniform * np.expm1(-rates * width)) / rates
         away = np.where(rates * width > 1e-8, steep, uniform * width)
-        moves = np.where(slopes > 0, away, width - away) - self.half[:, None]
+        moves = np.where(slopes > 0, away, width - away) - width / 2
         follow = np.where(
-            tilted_mask, (slopes * moves).sum(axis=0) - self.curvature_term, -self.lipschitz * self.radius
+            tilted_mask,
+            (slopes * moves).sum(axis=0) - self.curvature_term[cell_index],
+            -self.lipschitz * self.radius[cell_index],
         )
         return self.centers[:, cell_index] + moves, -(self.values[cell_index] + follow)
 
     @property
-    def curvature_term(self) -> float:
+    def curvature_term(self) -> Floats:
         """M r^2 / 2, or 0 when no cell is tilted."""
-        return 0.0 if math.isinf(self.smoothness) else self.smoothness * self.radius**2 / 2
+        return (0.0 if math.isinf(self.smoothness) else self.smoothness / 2) * self.radius**2
+
+    def find_heavy(self, n_shares: int) -> NDArray[np.intp]:
+        """Return the cells with more than one of n_shares equal shares of the envelope's mass, or the heaviest."""
+        masses = np.exp(self.log_masses - self.log_masses.max())
+        return np.flatnonzero(masses >= min(1.0, float(masses.sum()) / n_shares))
+
+    def replace_cells(self, index: NDArray[np.intp], others: EnvelopeCells) -> EnvelopeCells:
+        """Return these cells without those at `index`, and with the others."""
+        keep = np.setdiff1d(np.arange(self.values.size), index)
+        return replace(
+            self,
+            centers=np.hstack([self.centers[:, keep], others.centers]),
+            half=np.hstack([self.half[:, keep], others.half]),
+            values=np.concatenate([self.values[keep], others.values]),
+            slopes=np.hstack([self.slopes[:, keep], others.slopes]),
+        )
 
 
 def sample_cell_envelope(
@@ -223,27 +248,91 @@ def sample_cell_envelope(
     half = (high - low) / (2 * per_axis)
     axes = [a + h * (2 * np.arange(per_axis) + 1) for a, h in zip(low, half, strict=True)]
     centers = np.stack([mesh.ravel() for mesh in np.meshgrid(*axes, indexing="ij")])
+    halves = np.broadcast_to(half[:, None], centers.shape)
+    cells = _make_cells(potential, support, centers, halves, lipschitz, smoothness)
+    return _sample_from_cells(potential, support, cells, cells.values.size, size, rng, max_proposals)
+
+
+def sample_tangent_envelope(
+    potential: Potential,
+    support: ConvexSupport,
+    low: Floats,
+    high: Floats,
+    size: int,
+    rng: np.random.Generator,
+) -> SamplerOutput:
+    """Return `size` independent draws of exp(-V), V convex on the box [low, high], on a support inside it.
+
+    The envelope is the tangent at the centre of each cell. Cells that hold much of its mass are divided until a test
+    batch, which is discarded, is accepted often: they depend on the data, but any envelope gives exact draws.
+    """
+    half = (high - low) / 2
+    cells = _make_cells(potential, support, (low + half)[:, None], half[:, None], math.inf, 0.0)
+    corners = np.stack([mesh.ravel() for mesh in np.meshgrid(*[(-0.5, 0.5)] * len(low), indexing="ij")])
+    n_evaluations = 1
+    while n_evaluations < _MAX_EVALUATIONS and _acceptance_rate(potential, support, cells, rng) < 0.2:
+        heavy = cells.find_heavy(_N_SHARES)
+        halves = np.repeat(cells.half[:, heavy], corners.shape[1], axis=1)
+        centers = np.repeat(cells.centers[:, heavy], corners.shape[1], axis=1)
+        centers = centers + np.tile(corners, heavy.size) * halves
+        children = _make_cells(potential, support, centers, halves / 2, math.inf, 0.0)
+        n_evaluations += children.values.size + _N_TEST_PROPOSALS
+        cells = cells.replace_cells(heavy, children)
+    return _sample_from_cells(potential, support, cells, n_evaluations, size, rng, None)
+
+
+def _acceptance_rate(
+    potential: Potential, support: ConvexSupport, cells: EnvelopeCells, rng: np.random.Generator
+) -> float:
+    """Estimate the probability that a proposal is accepted."""
+    points, envelope = cells.propose(_N_TEST_PROPOSALS, rng)
+    inside = support.contains(points)
+    if not inside.any():
+        return 0.0
+    return float(np.exp(-potential.value(points[:, inside]) - envelope[inside]).sum()) / _N_TEST_PROPOSALS
+
+
+def _make_cells(
+    potential: Potential,
+    support: ConvexSupport,
+    centers: Floats,
+    halves: Floats,
+    lipschitz: float,
+    smoothness: float,
+) -> EnvelopeCells:
+    """Evaluate V at the centres of those cells that may meet the support."""
     # a cell whose centre is farther from the support than its half diagonal does not meet it
     distances = np.linalg.norm(centers - support.project(centers), axis=0)
-    centers = centers[:, distances <= np.linalg.norm(half) * (1 + 1e-9)]
+    near = distances <= np.linalg.norm(halves, axis=0) * (1 + 1e-9)
+    centers, halves = centers[:, near], halves[:, near]
     parts = np.array_split(centers, max(1, centers.shape[1] // _BLOCK_SIZE), axis=1)
     values = np.concatenate([potential.value(part) for part in parts])
     slopes = np.zeros_like(centers)
     if math.isfinite(smoothness):
         slopes = np.concatenate([potential.gradient(part) for part in parts], axis=1)
-    cells = EnvelopeCells(
-        centers=centers, half=half, values=values, slopes=slopes, lipschitz=lipschitz, smoothness=smoothness
+    return EnvelopeCells(
+        centers=centers, half=halves, values=values, slopes=slopes, lipschitz=lipschitz, smoothness=smoothness
     )
 
+
+def _sample_from_cells(
+    potential: Potential,
+    support: ConvexSupport,
+    cells: EnvelopeCells,
+    n_evaluations: int,
+    size: int,
+    rng: np.random.Generator,
+    max_proposals: int | None,
+) -> SamplerOutput:
     def propose(batch: int) -> tuple[Floats, Floats]:
         points, envelope = cells.propose(batch, rng)
         inside = support.contains(points)
         points = points[:, inside]
         return points, -potential.value(points) - envelope[inside] if inside.any() else np.empty(0)
 
-    scale = float(np.abs(values).max()) + 1
-    theta, proposals = sample_by_rejection(propose, len(low), size, max_proposals, scale, rng)
-    passes = Evaluations(n_values=centers.shape[1] + proposals, n_gradients=centers.shape[1])
+    scale = float(np.abs(cells.values).max()) + 1
+    theta, proposals = sample_by_rejection(propose, len(cells.centers), size, max_proposals, scale, rng)
+    passes = Evaluations(n_values=n_evaluations + proposals, n_gradients=n_evaluations)
     return SamplerOutput(theta=theta, n_proposals=proposals, evaluations=passes)
 
 

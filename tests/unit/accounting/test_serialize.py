@@ -147,7 +147,8 @@ def test_rows_a_person_are_written_where_there_are_several() -> None:
 
 
 def test_every_field_of_a_guarantee_is_written() -> None:
-    assert {*serialize._FIELDS, "rows_per_person", "composition"} == {
+    # derivations are in certificates, which stand beside a guarantee
+    assert {*serialize._FIELDS, "rows_per_person", "composition", "derivations"} == {
         field.name for field in fields(Guarantee)
     }
 

@@ -123,9 +123,19 @@ def test_pure_rule_closed_form() -> None:
     assert isinstance(schedule, ObjectivePerturbationSpec)
     ridge = 0.2 * 2 * math.sqrt(50) / 0.1
     assert problem.ridge * problem.n == pytest.approx(ridge, rel=1e-12)
-    left = 0.99 * 0.1 - math.log1p(0.25 / ridge)
+    left = 0.1 - math.log1p(0.25 / ridge)
     assert schedule.density_scale == pytest.approx(2 * 0.5 / left, rel=1e-6)
     assert recipe.plan.guarantee.kind == "pure"
+    real = plan_fit(
+        **ADULT,
+        epsilon=0.1,
+        delta=0.0,
+        mechanism="objective-perturbation",
+        adjacency="replace-one",
+        secure=False,
+    ).plan.spec
+    assert isinstance(real, ObjectivePerturbationSpec)
+    assert real.density_scale == pytest.approx(2 * 0.5 / (left - 0.001), rel=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])

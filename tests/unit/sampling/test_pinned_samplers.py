@@ -89,7 +89,7 @@ def test_weights_of_records_are_in_every_sum() -> None:
     both = _kernels._sum_moments(data)
     np.testing.assert_allclose(both, [[0.5625, 0.0625, 0.375], [0.0625, 0.0625, -0.125]])
     # squared losses of residuals 2 - 1 and 1 + 1 at theta = (2, 0): 0.5 * 0.5 + 0.25 * 2
-    total = _block_losses(Squared(), block, np.array([[2.0], [0.0]]))  # type: ignore[arg-type]
+    total = _block_losses(Squared(), block, np.array([[2.0], [0.0]]), data)  # type: ignore[arg-type]
     assert float(total[0]) == pytest.approx(0.75)
 
 

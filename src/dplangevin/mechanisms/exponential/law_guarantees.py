@@ -54,7 +54,12 @@ def mean_gradient_sensitivity(constants: Constants) -> float:
 
 
 def score_oscillation(constants: Constants) -> float:
-    """Return the supremum over neighbours of max g - min g: Delta * diameter (2 L diam / n under replace-one)."""
+    """Return the supremum over neighbours of max g - min g: Delta * diameter (2 L diam / n under replace-one).
+
+    Where values are clipped to an interval of width b, it is 2 b / n (b / n under add-remove), without any gradient.
+    """
+    if constants.value_oscillation is not None:
+        return constants.value_oscillation / constants.n
     if constants.diameter == float("inf"):
         raise AssumptionFailed(
             f"{EXPONENTIAL_THEOREM} does not apply: the parameter set is unbounded, so one record can change the score "

@@ -44,7 +44,7 @@ class ExponentialMechanism(FitMechanism[DrawSpec]):
         else:
             support_of(problem.constraint, problem.dimension)
         if isinstance(problem.loss, RecordLoss):
-            if not is_proved(problem.loss):
+            if not is_proved(problem.loss) and not problem.loss.has_clipped_values:
                 raise InvalidParameter(
                     "values of a subclass of a loss of this library are not known to be bounded."
                 )

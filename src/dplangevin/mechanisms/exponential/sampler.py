@@ -23,11 +23,16 @@ from dplangevin.sampling.log_concave import sample_adaptive_rejection
 from dplangevin.sampling.logistic_envelope import Anchor, sample_active_ball, sample_elliptical_envelope
 from dplangevin.sampling.potential import ProblemPotential
 from dplangevin.sampling.proximal import run_proximal_chain
-from dplangevin.sampling.rejection import sample_cell_envelope, sample_finite_grid, sample_quadratic_gaussian
+from dplangevin.sampling.rejection import (
+    sample_cell_envelope,
+    sample_finite_grid,
+    sample_quadratic_gaussian,
+    sample_tangent_envelope,
+)
 from dplangevin.sampling.starts import approximate_minimizer, sample_certified_start
 from dplangevin.sampling.supports import BoxSupport, ConvexSupport, support_of
 
-ExactMethod = Literal["grid", "line", "gaussian", "logistic", "cells"]
+ExactMethod = Literal["grid", "line", "gaussian", "logistic", "cells", "tangents"]
 MAX_GRID_POINTS = 1_000_000
 MAX_CELLS_PER_AXIS = {1: 100_000, 2: 401, 3: 55}
 """Maximum number of cells per axis of a piecewise envelope, by the number of parameters."""
@@ -41,6 +46,7 @@ def choose_exact_method(problem: Problem, grid: int = 0) -> ExactMethod:
     "grid": any loss, on a public grid of at most a million points. "line": one parameter and a convex loss (adaptive
     rejection). "gaussian": a loss that is quadratic on the whole set. "logistic": elliptical or active-ball envelope,
     with a ridge. "cells": a nonconvex loss of up to three parameters, from the Lipschitz constants of F and grad F.
+    "tangents": a convex loss of up to three parameters, with corners or without.
     """
     if not math.isfinite(problem.constants.diameter):
         raise AssumptionFailed(
@@ -57,6 +63,11 @@ def choose_exact_method(problem: Problem, grid: int = 0) -> ExactMethod:
                 "take fewer, or another tier for so many parameters."
             )
         return "grid"
+    if problem.constants.value_oscillation is not None:
+        raise AssumptionFailed(
+            f"no exact draw: the {problem.loss.name} loss is known by clipped values only, and nothing bounds them "
+            "between two points. State grid=, a number of points per axis."
+        )
     if not problem.constants.convex:
         if problem.dimension in MAX_CELLS_PER_AXIS:
             return "cells"
@@ -70,6 +81,8 @@ def choose_exact_method(problem: Problem, grid: int = 0) -> ExactMethod:
         return "gaussian"
     if problem.ridge > 0 and problem.loss.ball_envelope and isinstance(problem.constraint, Ball):
         return "logistic"
+    if problem.dimension in MAX_CELLS_PER_AXIS:
+        return "tangents"
     raise AssumptionFailed(
         f"no exact draw is known for the {problem.loss.name} loss with ridge = {problem.ridge:g} on the "
         f"{problem.constraint.name} in {problem.dimension} dimensions; use tier='pure' or 'certified'."
@@ -140,9 +153,11 @@ def sample_gibbs(
             "exact draws on a part of the set need one parameter; use tier='pure' or 'certified'."
         )
     if method == "grid":
-        return _sample_grid(potential, inside, spec.grid, size, rng)
+        return sample_on_grid(potential, inside, spec.grid, size, rng)
     if method == "cells":
         return _sample_cells(potential, inside, size, rng)
+    if method == "tangents":
+        return sample_tangent_envelope(potential, inside, *_bounding_box(inside), size, rng).theta
     if method == "gaussian":
         return _sample_gaussian(potential, inside, size, rng)
     return _sample_logistic(potential, inside, size, rng)
@@ -163,12 +178,21 @@ def _bounding_box(support: ConvexSupport) -> tuple[Floats, Floats]:
     return -side, side
 
 
-def _sample_grid(
-    potential: ProblemPotential, support: ConvexSupport, per_axis: int, size: int, rng: np.random.Generator
+def sample_on_grid(
+    potential: ProblemPotential,
+    support: ConvexSupport,
+    per_axis: int,
+    size: int,
+    rng: np.random.Generator,
+    *,
+    flat: float = 0.0,
 ) -> Floats:
+    """Return draws of exp(-max(V - min V, flat)) on the public grid, min V over the grid; flat = 0 is exp(-V)."""
     points = grid_points(support, per_axis)
     blocks = np.array_split(points, max(1, points.shape[1] // 512), axis=1)
     scores = np.concatenate([potential.value(block) for block in blocks])
+    if flat:
+        scores = np.maximum(scores - scores.min() - flat, 0.0)
     return np.asarray(points[:, sample_finite_grid(scores, size, rng)])
 
 

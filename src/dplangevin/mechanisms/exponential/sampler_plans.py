@@ -30,7 +30,7 @@ from dplangevin.mechanisms.exponential.tiers import (
     plan_certified_chain,
     plan_pure_chain,
 )
-from dplangevin.mechanisms.langevin.temperatures import max_start_distance
+from dplangevin.mechanisms.langevin.temperatures import choose_stated_run, max_start_distance
 from dplangevin.planner.request import RISK_OBJECTIVES, RiskObjective
 from dplangevin.problem import Problem, RecordLoss, risk
 from dplangevin.problem.problem import full_lipschitz
@@ -143,6 +143,13 @@ def plan_sampler(
     if verbose:
         print(planned, file=sys.stderr)
     return planned
+
+
+def plan_stated_process(problem: Problem, epsilon: float, delta: float, **stated: float) -> SamplerPlan:
+    """Plan the Langevin run with the stated inverse_temperature, time or n_steps (see `choose_stated_run`)."""
+    epsilon, delta = _check_target(epsilon, delta, "process")
+    choice = choose_stated_run(problem, gdp_mu(epsilon, delta) * (1 - 1e-7), **stated)  # type: ignore[arg-type]
+    return _certify_tier_plan(problem, tiers.make_process_plan(choice), delta, 0.0)
 
 
 def add_population_ridge(

@@ -25,7 +25,11 @@ from dplangevin.mechanisms.exponential.sampler import (
 from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec, GibbsSpec
 from dplangevin.mechanisms.exponential.theorem import chain_start_and_rate
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
-from dplangevin.mechanisms.langevin.temperatures import choose_langevin_run, max_start_distance
+from dplangevin.mechanisms.langevin.temperatures import (
+    LangevinChoice,
+    choose_langevin_run,
+    max_start_distance,
+)
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 from dplangevin.problem import Problem, risk
 from dplangevin.problem.constants import Constants
@@ -94,6 +98,8 @@ def _plan_cheapest_chain(
 
 
 GibbsLaw = Literal["auto", "exponential", "gibbs"]
+TANGENT_EVALUATIONS = {2: 2_000.0, 3: 20_000.0}
+"""Evaluations of F for the tangents of an exact draw by the number of parameters (measured; depends on the data)."""
 SUP_NORM_BUDGET_FRACTION = 0.005
 SAMPLER_DELTA_FRACTION = 0.1
 """Fraction of delta for the total variation of a certified sampler, next to a Gaussian guarantee."""
@@ -180,21 +186,32 @@ def plan_exact_tier(
     beta, gibbs = _choose_temperature(problem, epsilon, delta, "exponential" if grid else law)
     spec, theorem = _make_draw_spec(beta, gibbs, tier="exact", grid=grid)
     costs = {"grid": float(grid**problem.dimension), "line": 100.0, "gaussian": 2.0}
+    costs["tangents"] = TANGENT_EVALUATIONS[problem.dimension] if method == "tangents" else 0.0
     if method == "cells":
         cells = choose_cells_per_axis(problem, beta)
         # proposals per draw where the density is flat; where it slopes, the errors average out
         proposals = math.exp(envelope_slack(problem, beta, cells))
         costs["cells"] = 2.0 * cells**problem.dimension + 100.0 * proposals
-    excess = draw_excess(problem, beta)
-    if grid:
-        excess = grid_excess(problem, beta, grid)
+    excess = grid_excess(problem, beta, grid) if grid else draw_excess(problem, beta)
     return TierPlan(
         tier="exact",
         spec=spec,
         theorem=theorem,
         n_evaluations=costs[method] if method in costs else 200.0 + _expected_proposals(problem, beta),
         excess_risk=excess,
-        has_bounded_cost=method in ("grid", "line", "cells"),
+        has_bounded_cost=method in ("grid", "line", "cells", "tangents"),
+    )
+
+
+def make_process_plan(choice: LangevinChoice) -> TierPlan:
+    """Return the plan of a chosen Langevin run."""
+    return TierPlan(
+        tier="process",
+        spec=choice.spec,
+        theorem=choice.theorem,
+        n_evaluations=float(choice.spec.n_steps),
+        excess_risk=choice.excess_risk,
+        stability=choice.stability,
     )
 
 
@@ -208,15 +225,7 @@ def plan_process_tier(
     """
     constants, mu = problem.constants, cv.gdp_mu(epsilon, delta) * (1 - 1e-7)
     if constants.convex and math.isfinite(constants.smoothness):
-        choice = choose_langevin_run(problem, mu, population=population)
-        return TierPlan(
-            tier="process",
-            spec=choice.spec,
-            theorem=choice.theorem,
-            n_evaluations=float(choice.spec.n_steps),
-            excess_risk=choice.excess_risk,
-            stability=choice.stability,
-        )
+        return make_process_plan(choose_langevin_run(problem, mu, population=population))
     distance = max_start_distance(problem)
     p, sensitivity = problem.dimension, mean_gradient_sensitivity(constants)
     time = distance * mu / (sensitivity * math.sqrt(p))
@@ -254,8 +263,13 @@ def draw_excess(problem: Problem, beta: float) -> float:
 
 
 def grid_excess(problem: Problem, beta: float, grid: int) -> float:
-    """Return a bound on E F - min F of a draw on the grid: log(points) / beta plus L_F times a cell's diagonal."""
+    """Return a bound on E F - min F of a draw on the grid: log(points) / beta plus L_F times a cell's diagonal.
+
+    Of a loss known by clipped values, min F is over the grid: nothing bounds F between its points.
+    """
     p = problem.dimension
+    if problem.constants.value_oscillation is not None:
+        return p * math.log(grid) / beta
     cell = problem.constants.diameter / (grid - 1) * math.sqrt(p)
     return p * math.log(grid) / beta + full_lipschitz(problem) * cell
 

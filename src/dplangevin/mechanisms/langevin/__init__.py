@@ -9,7 +9,7 @@ _BETA = CalibrationTarget("inverse_temperature", increases_privacy=False)
 MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
     MechanismEntry(
         "LangevinSpec",
-        ("Composition", "OptimalShift", "BlockRecursion", "Dobrushin"),
+        ("Composition", "OptimalShift", "BlockRecursion", "Dobrushin", "LogSobolevTheorem"),
         "LangevinDynamics",
         planners=(PlannerEntry("langevin", rank=5, removed_capabilities=("holds_beyond_n",)),),
         options=("langevin",),
@@ -18,7 +18,7 @@ MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
     ),
     MechanismEntry(
         "DiffusionSpec",
-        ("DiffusionPathTheorem", "DiffusionEndTheorem"),
+        ("DiffusionPathTheorem", "DiffusionEndTheorem", "LogSobolevTheorem"),
         options=("langevin-diffusion",),
         calibration_target=_BETA,
         lower_bound="theorem",

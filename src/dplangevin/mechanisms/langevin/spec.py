@@ -51,7 +51,7 @@ class LangevinSpec(NoisyGradientSpec):
 
     mechanism: ClassVar[str] = "langevin"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        population_risk=True, holds_beyond_n=True, checkpoints=True
+        population_risk=True, holds_beyond_n=True, checkpoints=True, stated_parameters=True
     )
     inverse_temperature: float | tuple[float, ...] = 0.0
     time_step: float | tuple[float, ...] = 0.0
@@ -157,7 +157,7 @@ class DiffusionSpec(Spec):
         return self.inverse_temperature**2 * self.time / (2 * self.exponent + 1)
 
 
-@with_constants_options("", "smoothness strong_convexity diameter")
+@with_constants_options("", "smoothness strong_convexity diameter log_sobolev")
 def read_langevin_options(
     constants: Constants,
     *,
@@ -190,7 +190,7 @@ def read_langevin_options(
     return spec
 
 
-@with_constants_options("", "smoothness strong_convexity diameter")
+@with_constants_options("", "smoothness strong_convexity diameter log_sobolev")
 def read_langevin_diffusion_options(
     constants: Constants,
     *,

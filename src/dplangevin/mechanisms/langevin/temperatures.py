@@ -21,9 +21,10 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import brentq
 
+from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.accounting.registry import find_theorem
-from dplangevin.errors import AssumptionFailed, CalibrationFailed
+from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.law_guarantees import gibbs_temperature, mean_gradient_sensitivity
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.problem import Problem, risk
@@ -109,12 +110,7 @@ def choose_langevin_run(
     population : choose time and steps for new records.
     outputs : the kinds of run to consider; "weighted" and "last" need a ridge.
     """
-    constants = problem.constants
-    if not constants.convex or not math.isfinite(constants.smoothness):
-        raise AssumptionFailed(
-            "the risk bounds of Langevin diffusion need a convex and smooth loss; smooth the loss, or state beta and "
-            "time yourself."
-        )
+    _check_convex_and_smooth(problem)
     builders = {"average": _choose_average, "weighted": _choose_weighted, "last": _choose_last}
     choices = [
         choice for output in outputs if (choice := builders[output](problem, mu, population)) is not None
@@ -124,6 +120,73 @@ def choose_langevin_run(
             "no Langevin run is known for this problem: it has no ridge, or needs too many steps."
         )
     return min(choices, key=lambda choice: choice.excess_risk + population * choice.stability)
+
+
+def _check_convex_and_smooth(problem: Problem) -> None:
+    if not problem.constants.convex or not math.isfinite(problem.constants.smoothness):
+        raise AssumptionFailed(
+            "the risk bounds of Langevin diffusion need a convex and smooth loss; smooth the loss, or make a Plan of a "
+            "LangevinSpec yourself."
+        )
+
+
+def choose_stated_run(
+    problem: Problem,
+    mu: float,
+    *,
+    inverse_temperature: float | None = None,
+    time: float | None = None,
+    n_steps: int | None = None,
+) -> LangevinChoice:
+    """Return a run at constant temperature whose average is released, with what is not stated chosen.
+
+    The whole path is (Delta beta sqrt(T / 2))-GDP: beta or T follows from mu where the other is stated; without either
+    T = D^2 / (2 p), as Theorem F.1 takes. Steps are chosen so that the learning rate is small. What is stated is
+    refused where it costs more than mu.
+    """
+    _check_convex_and_smooth(problem)
+    constants = problem.constants
+    distance, sensitivity = max_start_distance(problem), mean_gradient_sensitivity(constants)
+    beta = (
+        None
+        if inverse_temperature is None
+        else _check.check_scale("inverse_temperature", inverse_temperature)
+    )
+    if time is None:
+        length = (
+            distance**2 / (2 * problem.dimension) if beta is None else 2 * (mu / (sensitivity * beta)) ** 2
+        )
+    else:
+        length = _check.check_scale("time", time)
+    if beta is None:
+        beta = mu / (sensitivity * math.sqrt(length / 2))
+    spent = sensitivity * beta * math.sqrt(length / 2)
+    if spent > mu * (1 + 1e-9):
+        raise CalibrationFailed(
+            f"inverse temperature {beta:g} for time {length:g} costs {spent:.4g}-GDP, above {mu:.4g}; lower one of "
+            "them, or leave one out."
+        )
+    if n_steps is None:
+        n_steps, _ = _choose_steps(length * beta, constants.smoothness)
+    count = _check.check_count("n_steps", n_steps)
+    spec = LangevinSpec(inverse_temperature=beta, time=length, n_steps=count, release="average")
+    rate = length * beta / count
+    if not rate * constants.smoothness < 1:
+        needed = math.ceil(2 * length * beta * constants.smoothness)
+        raise InvalidParameter(
+            f"n_steps = {count} makes the learning rate beta T / n_steps = {rate:.3g}, not below 1/M = "
+            f"{1 / constants.smoothness:.3g}; take {needed} steps or more, a smaller beta, or less time."
+        )
+    excess = risk.sgld_average_excess(problem.dimension, beta, distance, rate, count, constants.smoothness)
+    stability = _average_stability(problem, np.full(count, rate), np.ones(count))
+    return LangevinChoice(
+        spec=spec,
+        theorem="composition",
+        output="average",
+        statement="Theorem F.1",
+        excess_risk=excess,
+        stability=stability,
+    )
 
 
 def _choose_average(problem: Problem, mu: float, population: bool) -> LangevinChoice | None:

@@ -17,10 +17,10 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.newton import (
     TiltedObjective,
-    _line_search,
-    _newton_step,
     _projected_gradient_step,
     minimize_quadratic,
+    search_line,
+    solve_newton_step,
 )
 from dplangevin.problem.constraints import Ball, ConstraintSet, WholeSpace
 
@@ -179,10 +179,10 @@ def minimize_from(objective: TiltedObjective, start: Floats) -> Floats:
             best, best_norm = point, residual_norm
         if not residual_norm > GRADIENT_TOLERANCE:
             break
-        step = _newton_step(objective, constraint, theta, gradient, 1e-3 * residual_norm * size)
+        step = solve_newton_step(objective, constraint, theta, gradient, 1e-3 * residual_norm * size)
         if step is None or not np.isfinite(step).all():
             break
-        new, value = _line_search(objective, theta, value, step, float(gradient @ step))
+        new, value = search_line(objective, theta, value, step, float(gradient @ step))
         if np.array_equal(new, theta):
             break
         theta = new

@@ -27,6 +27,7 @@ from dplangevin.accounting.generalized_gaussian import (
     norm_scale,
     smallest_sigma,
 )
+from dplangevin.errors import CalibrationFailed
 from dplangevin.sampling.exact_noise import choose_lattice_proposal
 from dplangevin.sampling.float_noise import log_irwin_hall, make_cube_sampler
 
@@ -223,7 +224,13 @@ def choose_noise_exponent(
     k: int, changed: int, epsilon: float, delta: float, objective: ErrorCriterion, *, secure: bool
 ) -> float:
     """Return the p with the smallest error, inf included. When one count changes, p = inf equals p = 1."""
-    p = 1.0 if delta == 0 else choose_independent_exponent(k, changed, epsilon, delta, objective)
+    try:
+        p = 1.0 if delta == 0 else choose_independent_exponent(k, changed, epsilon, delta, objective)
+    except CalibrationFailed:  # delta is below what double precision resolves: closed forms are left
+        p = min(
+            (1.0, 2.0),
+            key=lambda p: _unit_error(k, changed, p, objective) * smallest_sigma(p, changed, epsilon, delta),
+        )
     if changed == 1:
         return p
     max_error = (

@@ -21,7 +21,7 @@ from typing import Any
 
 from dplangevin import _check
 from dplangevin.accounting.conditions import Condition
-from dplangevin.accounting.conversions import gdp_mu
+from dplangevin.accounting.conversions import divide_up, gdp_mu
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian, PrivacyPart, Pure
@@ -241,7 +241,7 @@ class MaxNormTheorem(Theorem[MaxNormSpec], name="norm noise", proof="docs/theory
 
     def derive_guarantee(self, constants: None, spec: MaxNormSpec) -> Guarantee:
         fields = _guarantee_fields(spec, "the queries and the scale are public")
-        cost = spec.sensitivity / spec.scale
+        cost = divide_up(spec.sensitivity, spec.scale)
         part: PrivacyPart = GeneralizedGaussian(p=1.0, shift=cost, changed=1, answers=1)
         if spec.secure:
             part = Pure(value=round_up(cost))
@@ -251,7 +251,7 @@ class MaxNormTheorem(Theorem[MaxNormSpec], name="norm noise", proof="docs/theory
 def _noise_part(spec: NoisyAnswersSpec) -> GeneralizedGaussian:
     return GeneralizedGaussian(
         p=spec.p,
-        shift=spec.sensitivity / spec.sigma,
+        shift=divide_up(spec.sensitivity, spec.sigma),
         changed=spec.changed,
         answers=spec.answers,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dplangevin.accounting.plan import Plan
+from dplangevin.mechanisms.exact_minimizer import check_exact_minimizer
 from dplangevin.mechanisms.perturbation.theorem import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
@@ -24,8 +25,10 @@ def prefers_objective_perturbation(request: Request) -> bool:
     """Return True where mechanism="auto" perturbs the objective: delta = 0, or few parameters and a smooth loss."""
     if request.delta == 0:
         return True
+    is_refused = request.secure is True and request.radius is not None  # a constraint has no exact minimiser
     return (
-        request.alpha is None
+        not is_refused
+        and request.alpha is None
         and math.isfinite(request.make_loss(None).curvature_bound)
         and rules.prefers_pure_noise(request.dimension, request.epsilon, request.mu)
     )
@@ -44,12 +47,15 @@ def plan_objective_perturbation(request: Request) -> FitPlan:
         total, min_ridge(request, plain.loss.curvature_bound, plain.constants.hessian_rank or 1, gaussian)
     )
     problem = request.make_problem(bound, total * plain.row_norm**2 * request.weight_bound / request.n)
+    if request.is_exact:
+        check_exact_minimizer(problem)
     spec = calibrate_objective_perturbation(
         problem.constants,
         epsilon=request.epsilon,
         delta=request.delta if gaussian else 0.0,
         solver_budget_fraction=SOLVER_BUDGET_FRACTION,
         coef_bound=COEF_BOUND_FACTOR * request.defaults.coef_bound / problem.row_norm,
+        secure=request.is_exact,
     )
     scale = spec.density_scale / (problem.row_norm * request.weight_bound)
     square = request.dimension * scale**2 * (1 if gaussian else request.dimension + 1)
@@ -58,7 +64,7 @@ def plan_objective_perturbation(request: Request) -> FitPlan:
         f"{explain_clip(problem, signal_to_noise)} "
         f"(n {'mu / (s p)' if gaussian else 'eps / (s p^1.5)'} = {signal_to_noise:.3g})",
         f"ridge alpha = {problem.ridge:.3g} per sample balances its bias against the noise it damps",
-        f"one exact minimisation of the objective perturbed by {spec.noise} noise; 1% of epsilon covers the solver",
+        f"one exact minimisation of the objective perturbed by {spec.noise} noise{explain_solver(spec.secure)}",
     ]
     if request.delta > 0 and not gaussian:
         reasons.append(
@@ -83,6 +89,11 @@ def _uses_gamma_noise(request: Request) -> bool:
     if request.theorem is not None:
         return request.theorem == "objective-perturbation"
     return rules.prefers_pure_noise(request.dimension, request.epsilon, request.mu)
+
+
+def explain_solver(secure: bool) -> str:
+    """Return the end of a sentence: what the solver costs."""
+    return ", rounded exactly" if secure else "; a hundredth of it covers the solver"
 
 
 def min_ridge(request: Request, curvature: float, rank: int, gaussian: bool) -> float:

@@ -35,25 +35,37 @@ class ObjectivePerturbationSpec(Spec):
         that many equal Newton iterations (unconstrained problems only).
     coef_bound : a minimiser of larger norm is scaled back to this norm. Then a tolerance for points of this norm is
         enough, instead of one for the longest minimiser of any data.
+    secure : rows are whole numbers, and the ideal minimiser is rounded to a public grid exactly. Nothing hides the
+        solver then, whose tolerance decides nothing: release_density_scale is 0.
     """
 
     mechanism: ClassVar[str] = "objective-perturbation"
-    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, holds_beyond_n=True, intervals=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        pure=True, secure=True, holds_beyond_n=True, intervals=True
+    )
     density_scale: float
     tolerance: float
-    release_density_scale: float
+    release_density_scale: float = 0.0
     noise: PerturbationNoise = "gamma"
     release: Literal["draw"] = "draw"
     n_iterations: int | None = None
     coef_bound: float = math.inf
+    secure: bool = False
 
     def __post_init__(self) -> None:
         _check.validate_fields(
             self,
             density_scale=_check.check_scale,
             tolerance=_check.check_positive,
-            release_density_scale=_check.check_scale,
+            secure=_check.check_flag,
         )
+        if not self.secure:
+            _check.validate_fields(self, release_density_scale=_check.check_scale)
+        elif self.release_density_scale != 0 or self.n_iterations is not None:
+            raise InvalidParameter(
+                "an exact minimiser needs no noise that hides the solver, and its solver takes as many steps as its "
+                "rounding needs: leave release_density_scale and n_iterations out, or state secure=False."
+            )
         _check.set_frozen(self, noise=_check.check_choice("noise", self.noise, PERTURBATION_NOISES))
         _check.set_frozen(self, release=_check.check_choice("release", self.release, ("draw",)))
         if self.coef_bound != math.inf:
@@ -75,7 +87,7 @@ class OutputPerturbationSpec(Spec):
     noise : "gamma" for a pure guarantee, "gaussian" for GDP.
     n_iterations : None stops when the tolerance is met, so running time depends on the data; a number runs exactly
         that many equal Newton iterations (unconstrained problems only).
-    secure : the minimiser is rounded to a public grid, and Gaussian noise on the grid is drawn exactly.
+    secure : the minimiser is rounded to a public grid, and the noise is drawn exactly.
     """
 
     mechanism: ClassVar[str] = "output-perturbation"
@@ -92,11 +104,6 @@ class OutputPerturbationSpec(Spec):
         _check.set_frozen(self, noise=_check.check_choice("noise", self.noise, PERTURBATION_NOISES))
         _check.set_frozen(self, release=_check.check_choice("release", self.release, ("draw",)))
         _check.validate_fields(self, secure=_check.check_flag)
-        if self.secure and self.noise == "gamma":
-            raise InvalidParameter(
-                "gamma noise has no secure form: its entries are dependent, and no exact sampler of the rounded "
-                "noise is implemented. Use noise='gaussian', with delta > 0."
-            )
         if self.n_iterations is not None:
             _check.validate_fields(self, n_iterations=_check.check_count)
 

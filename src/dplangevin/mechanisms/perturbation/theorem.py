@@ -15,6 +15,8 @@ monotonicity. A point with a gradient (modulo the normal cone) of norm at most t
 of the minimiser, so the computed points differ by at most S = (Delta + 2 tolerance) / Lambda. The tolerance is
 checked with a bound on the rounding error of the gradient, so this holds for the points in doubles. A secure run
 rounds them to a public grid and adds exact noise to integers: they differ by at most S + grid sqrt(d).
+
+Exact objective perturbation releases a rounding of the ideal minimiser (`dplangevin.mechanisms.exact_minimizer`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._search import bisect_safe_side, expand_bracket
+from dplangevin.accounting.conditions import Condition
 from dplangevin.accounting.conversions import gdp_delta, gdp_mu
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian, Profile, Pure
@@ -44,6 +47,7 @@ from dplangevin.mechanisms.perturbation.spec import (
     OutputPerturbationSpec,
     PerturbationNoise,
 )
+from dplangevin.mechanisms.whitened.theorem import EXACT_RECORD_ASSUMPTION
 from dplangevin.problem.constants import Constants
 
 
@@ -54,10 +58,13 @@ class ObjectivePerturbationTheorem(
 ):
     """Pure DP: Delta / density_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_density_scale).
 
-    M is the curvature of one record (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add
-    k dist(theta, set)^2 / 2 to both objectives, which changes nothing in the proof, and let k grow.
+    An exact run releases a rounding of the ideal minimiser, so its last term is 0. M is the curvature of one record
+    (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add k dist(theta, set)^2 / 2 to both
+    objectives, which changes nothing in the proof, and let k grow.
     """
 
+    holds_for_rounded_noise = True
+    secure_holds_beyond_n = True
     reference = (
         "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, with the determinant counted once; "
         "Kifer, Smith and Thakurta (2012), Theorem 2 (constraints)"
@@ -75,8 +82,8 @@ class ObjectivePerturbationTheorem(
             constants,
             spec,
             (Pure(value=total),),
-            solver_assumptions(spec.n_iterations),
-            conditions=(SOLVER_CONVERGES,),
+            minimizer_assumptions(spec),
+            conditions=minimizer_conditions(spec),
         )
 
 
@@ -92,6 +99,8 @@ class GaussianObjectivePerturbation(
     largest of the ratios at the corners, each of which is that of a Gaussian mechanism.
     """
 
+    holds_for_rounded_noise = True
+    secure_holds_beyond_n = True
     reference = (
         "Kifer, Smith and Thakurta (2012), Theorem 2; Redberg, Koskela and Wang (2023); "
         "the corner bound is proved in docs/theory/planner.md"
@@ -113,8 +122,25 @@ class GaussianObjectivePerturbation(
         deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))
         part = Profile(epsilons=tuple((grid + solver).tolist()), deltas=tuple(deltas.tolist()))
         return self.guarantee(
-            constants, spec, (part,), solver_assumptions(spec.n_iterations), conditions=(SOLVER_CONVERGES,)
+            constants, spec, (part,), minimizer_assumptions(spec), conditions=minimizer_conditions(spec)
         )
+
+
+def minimizer_assumptions(spec: ObjectivePerturbationSpec) -> tuple[str, ...]:
+    """Return what is assumed about a perturbed minimiser."""
+    exact = (EXACT_RECORD_ASSUMPTION, EXACT_MINIMIZER_ASSUMPTION) if spec.secure else ()
+    return solver_assumptions(spec.n_iterations, *exact)
+
+
+def minimizer_conditions(spec: ObjectivePerturbationSpec) -> tuple[Condition, ...]:
+    """Return the conditions of a perturbed minimiser: an exact run is refined until it is decided, so has none."""
+    return () if spec.secure else (SOLVER_CONVERGES,)
+
+
+EXACT_MINIMIZER_ASSUMPTION = (
+    "sums, products and quotients of doubles are rounded to the nearest (IEEE 754): the error of slopes is bounded by "
+    "that alone"
+)
 
 
 def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: Floats) -> Floats:
@@ -152,6 +178,8 @@ def curvature_and_solver_costs(
             "the rank of one record's Hessian or the dimension is not stated",
             "Build the plan from a Problem, or state hessian_rank and dimension.",
         )
+    if spec.secure:
+        return determinant_cost(constants), 0.0
     solver = 2 * spec.tolerance / (total_ridge(constants) * spec.release_density_scale)
     return determinant_cost(constants), solver
 
@@ -169,11 +197,13 @@ def calibrate_objective_perturbation(
     delta: float = 0.0,
     solver_budget_fraction: float = 0.01,
     coef_bound: float = math.inf,
+    secure: bool = False,
 ) -> ObjectivePerturbationSpec:
     """Return the spec with the least noise that meets (epsilon, delta) for the ridge of these constants.
 
-    delta = 0 uses Gamma-norm noise, delta > 0 Gaussian noise; solver_budget_fraction of epsilon covers the solver. A
-    `coef_bound` that no minimiser of interest exceeds keeps the release noise small where the ridge is small.
+    delta = 0 uses Gamma-norm noise, delta > 0 Gaussian noise; solver_budget_fraction of epsilon covers the solver,
+    which costs nothing where the minimiser is rounded exactly (secure). A `coef_bound` that no minimiser of interest
+    exceeds keeps the release noise small where the ridge is small.
 
     Examples
     --------
@@ -186,6 +216,8 @@ def calibrate_objective_perturbation(
     """
     _check.check_positive("epsilon", epsilon)
     solver = _check.check_open_unit("solver_budget_fraction", solver_budget_fraction) * round_down(epsilon)
+    if secure:
+        solver = 0.0
     if delta != 0:
         _check.check_open_unit("delta", delta)
     theorem = ObjectivePerturbationTheorem() if delta == 0 else GaussianObjectivePerturbation()
@@ -217,6 +249,10 @@ def _make_spec(
     dimension = constants.dimension or 1
     tilt = scale * (dimension + math.sqrt(70 * dimension) + 35)  # |b| exceeds it once in 10^15 runs
     tolerance = default_tolerance(constants, tilt, coef_bound)
+    if not solver:
+        return ObjectivePerturbationSpec(
+            density_scale=scale, tolerance=tolerance, noise=noise, coef_bound=coef_bound, secure=True
+        )
     release_density_scale = 2 * tolerance / (total_ridge(constants) * solver) * (1 + 1e-14)
     return ObjectivePerturbationSpec(
         density_scale=scale,

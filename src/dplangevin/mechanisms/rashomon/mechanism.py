@@ -11,19 +11,21 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
-from dplangevin.mechanisms.exponential.sampler import logistic_hessian
+from dplangevin.mechanisms.exponential.sampler import choose_exact_method, logistic_hessian, sample_on_grid
+from dplangevin.mechanisms.exponential.theorem import MAX_CELL_AXES
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
 from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon.theorem import start_scale
 from dplangevin.mechanisms.run_state import RunState
-from dplangevin.problem import Problem
+from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.constraints import Ball
 from dplangevin.problem.problem import full_lipschitz, has_interior_minimizers, max_excess
 from dplangevin.sampling.langevin import LangevinRun, run_sgld
 from dplangevin.sampling.log_concave import sample_adaptive_rejection
 from dplangevin.sampling.logistic_envelope import Anchor
 from dplangevin.sampling.potential import ProblemPotential
+from dplangevin.sampling.rejection import sample_tangent_envelope
 from dplangevin.sampling.score import MAX_SCORE_LEVEL, ScorePotential, run_score_chain, sample_score_envelope
 from dplangevin.sampling.supports import ConvexSupport, support_of
 
@@ -36,8 +38,15 @@ class RashomonDraws(FitMechanism[RashomonSpec]):
     Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1.
     """
 
+    supported_record_losses = "bounded values"
+
     def check_problem(self, spec: RashomonSpec, problem: Problem) -> None:
         """Check that max_excess covers the problem and that the tier has a sampler."""
+        if spec.grid:
+            choose_exact_method(problem, spec.grid)
+            return
+        if isinstance(problem.loss, RecordLoss):
+            raise AssumptionFailed(f"draws of the {problem.loss.name} loss need a public grid; state grid=.")
         _check_at_least("max_excess", spec.max_excess, max_excess(problem))
         if spec.tier != "exact":
             return
@@ -47,7 +56,7 @@ class RashomonDraws(FitMechanism[RashomonSpec]):
                 f"{problem.constraint.name}; use tier='pure' or 'certified'."
             )
         level = spec.inverse_temperature * (spec.threshold + spec.ramp / 2)
-        if problem.dimension > 1 and level > MAX_SCORE_LEVEL:
+        if problem.dimension > MAX_CELL_AXES and level > MAX_SCORE_LEVEL:
             raise AssumptionFailed(
                 f"exact draws need beta psi of at most {MAX_SCORE_LEVEL:g}, got {level:.4g}; use tier='pure' or "
                 "'certified'."
@@ -93,9 +102,9 @@ def _check_at_least(name: str, stated: float, needed: float) -> None:
 
 
 def has_exact_sampler(problem: Problem) -> bool:
-    """Return whether exact draws of the score are known: one parameter, or logistic regression, on a ball."""
+    """Return whether exact draws of the score are known: up to three parameters, or logistic regression, on a ball."""
     ball = isinstance(problem.constraint, Ball)
-    return ball and (problem.dimension == 1 or problem.loss.ball_envelope)
+    return ball and (problem.dimension <= MAX_CELL_AXES or problem.loss.ball_envelope)
 
 
 def _make_score(
@@ -113,8 +122,11 @@ def _make_score(
 
 def _sample_draws(spec: RashomonSpec, data: Dataset, rng: np.random.Generator) -> Floats:
     problem, beta = data.problem, spec.inverse_temperature
-    score, center = _make_score(data, beta, spec)
     support = support_of(problem.constraint, problem.dimension)
+    if spec.grid:
+        potential = ProblemPotential(data, beta)
+        return sample_on_grid(potential, support, spec.grid, spec.n_models, rng, flat=beta * spec.threshold)
+    score, center = _make_score(data, beta, spec)
     if spec.tier == "exact":
         return _sample_exact(score, center, support, spec.n_models, rng)
     # uniform on the set shrunk towards the minimiser: the start whose log density ratio w the certificate bounds
@@ -131,6 +143,9 @@ def _sample_exact(
     if support.dimension == 1:
         radius = support.diameter / 2
         return sample_adaptive_rejection(score, -radius, radius, size, rng).theta
+    if not potential.problem.loss.ball_envelope or score.threshold + score.ramp / 2 > MAX_SCORE_LEVEL:
+        side = np.full(support.dimension, support.diameter / 2)
+        return sample_tangent_envelope(score, support, -side, side, size, rng).theta
     hessian = logistic_hessian(potential, center)
     anchor = Anchor(center, hessian, potential.strong_convexity, potential.problem.row_norm)
     return sample_score_envelope(score, support, anchor, size, rng)

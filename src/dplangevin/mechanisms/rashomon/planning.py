@@ -18,12 +18,14 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.proximal_certificate import expected_proposals
 from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
+from dplangevin.mechanisms.exponential.law_guarantees import exponential_temperature
 from dplangevin.mechanisms.exponential.spec import DRAW_TIERS
 from dplangevin.mechanisms.exponential.tiers import PopulationBounds
 from dplangevin.mechanisms.rashomon.calibrate import (
     MIN_USEFUL_HIT_PROBABILITY,
     SamplingAdvice,
     advise_sampling,
+    budget_per_draw,
     calibrate_chains,
     calibrate_draws,
     chain_hit_bound,
@@ -35,7 +37,7 @@ from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon.theorem import sampler_error
 from dplangevin.problem import Problem, risk
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.problem import max_excess
+from dplangevin.problem.problem import max_excess, max_norm
 
 _TIMING_ROWS, _TIMING_COLUMNS, _TIMING_POINTS = 4096, 16, 16
 _SECONDS_PER_STEP = 4e-4  # seconds of a step or proposal, whatever its size
@@ -95,6 +97,48 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
+RELATIVE_RIDGES = (0.1, 0.3, 1.0, 2.0, 6.0, 20.0)
+"""Ridges that are compared, in units of psi / (largest norm)^2: 2 moves the objective by psi at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeOutcome:
+    """What a ridge would give: the hit bound of exact draws, and how much it moves the objective at most."""
+
+    ridge: float
+    hit_probability: float
+    shift: float
+
+
+def compare_ridges(
+    problem: Problem, *, threshold: float, n_models: int, epsilon: float, delta: float
+) -> tuple[RidgeOutcome, ...]:
+    """Return the outcomes of a grid of ridges; no data are read. With delta = 0 the hit bound is the same for all.
+
+    A model within psi of the minimum of the objective with a ridge is within psi + shift of that without.
+    """
+    psi, largest = _check_threshold(problem, threshold), max_norm(problem.constraint, problem.dimension)
+    outcomes = []
+    for relative in RELATIVE_RIDGES:
+        with_ridge = replace(problem, ridge=relative * psi / largest**2)
+        spec = calibrate_draws(
+            with_ridge, threshold=psi, n_models=n_models, epsilon=epsilon, delta=delta, tier="exact"
+        )
+        hit = law_hit_probability(problem.dimension, spec.inverse_temperature, psi)
+        outcomes.append(
+            RidgeOutcome(ridge=with_ridge.ridge, hit_probability=hit, shift=with_ridge.ridge / 2 * largest**2)
+        )
+    return tuple(outcomes)
+
+
+def choose_ridge(problem: Problem, **request: Any) -> float:
+    """Return the smallest ridge that moves the objective by at most psi and has nearly the best hit bound of those."""
+    psi = float(request["threshold"])
+    outcomes = [item for item in compare_ridges(problem, **request) if item.shift <= psi * (1 + 1e-9)]
+    best = max(item.hit_probability for item in outcomes)
+    return min(item.ridge for item in outcomes if item.hit_probability >= 0.99 * best)
+
+
 Route = Literal["pure", "ramp", "trajectory"]
 RashomonTier = Literal["auto", "exact", "certified", "pure", "process"]
 ROUTES: tuple[Route, ...] = get_args(Route)
@@ -109,8 +153,8 @@ class RashomonPlan(PopulationBounds):
     ----------
     plan, route : the calibrated plan, and the route it takes.
     hit_probability : a released model has F <= F* + hit_threshold with at least this probability, for every data set.
-    hit_threshold : the threshold itself for draws, twice the threshold for chains (only that is proved).
-    advice : the hit bound of the pure route with the same parameters, and what would be worth running.
+    hit_threshold : the threshold itself for draws, twice the threshold for chains and on a grid (only that is proved).
+    advice : the hit bound of the pure route with the same parameters, and what would be worth running; None on a grid.
     stability, population_risk : of one draw of the pure route (None for others): uniform stability, and a bound on
         the expected excess of the objective for new records over its minimum, psi + p / beta + stability and what the
         sampler adds.
@@ -120,7 +164,7 @@ class RashomonPlan(PopulationBounds):
     route: Route
     hit_probability: float
     hit_threshold: float
-    advice: SamplingAdvice
+    advice: SamplingAdvice | None
 
     @property
     def spec(self) -> RashomonSpec | RashomonChainSpec:
@@ -153,6 +197,24 @@ class RashomonPlan(PopulationBounds):
             f"{format_rounded_down(self.hit_probability)}."
         )
 
+    def _describe_ridges(self, epsilon: float, delta: float) -> list[str]:
+        """Return the hit bounds that other ridges would give, one line each; the ridge is part of the objective."""
+        outcomes = compare_ridges(
+            self.plan.problem,
+            threshold=self.spec.threshold,
+            n_models=self.spec.n_models,
+            epsilon=epsilon,
+            delta=delta,
+        )
+        return [
+            f"  the ridge decides: this one is {self.plan.problem.ridge:.3g}; others (alpha, or alpha='auto'):",
+            *(
+                f"    {item.ridge:<10.3g} hit bound {format_rounded_down(item.hit_probability):<7} moves the objective "
+                f"by at most {item.shift:.3g}"
+                for item in outcomes
+            ),
+        ]
+
     def __str__(self) -> str:
         guarantee, spec = self.plan.guarantee, self.spec
         delta = guarantee.at_delta or 0.0
@@ -170,6 +232,8 @@ class RashomonPlan(PopulationBounds):
                 f"  on new records: excess of at most {self.population_risk:.3g}, uniform stability "
                 f"{self.stability:.3g}"
             )
+        if delta and self.route == "pure" and self.advice is not None:
+            lines += self._describe_ridges(guarantee.epsilon(delta), delta)
         if spec.n_steps:
             lines.append(
                 f"  cost: {spec.n_steps} steps of {spec.n_models} parallel chains, about "
@@ -177,7 +241,7 @@ class RashomonPlan(PopulationBounds):
             )
         if (warning := self.warning()) is not None:
             lines.insert(0, warning)
-        if self.hit_probability < MIN_USEFUL_HIT_PROBABILITY:
+        if self.hit_probability < MIN_USEFUL_HIT_PROBABILITY and self.advice is not None:
             lines.append(f"  warning, the pure route would give: {self.advice}".replace("\n", "\n    "))
         return "\n".join(lines)
 
@@ -194,6 +258,7 @@ def plan_rashomon(
     ramp: float | None = None,
     n_steps: int | None = None,
     release: str = "last-iterate",
+    grid: int = 0,
 ) -> RashomonPlan:
     """Plan n_models draws under (epsilon, delta) for all of them together; no data are read.
 
@@ -206,6 +271,17 @@ def plan_rashomon(
     ramp : width of the smooth edge; default psi / 20 for draws, psi for chains.
     n_steps : maximum number of steps of a chain.
     release : of chains: "last-iterate", or "trajectory", every point of every chain, accounted by composition.
+    grid : points per axis of a public grid that replaces the set, for losses that are not convex or have no ridge, and
+        for losses known by clipped values; at most a million points. F* is the minimum over the grid.
+
+    Examples
+    --------
+    >>> from dplangevin.problem import Box, DataBounds, Sigmoid
+    >>> problem = Problem(loss=Sigmoid(), bounds=DataBounds(data_norm=1.0, classes=2), n=30_000, n_features=2,
+    ...                   constraint=Box(-2.0, 2.0), fit_intercept=False)
+    >>> planned = plan_rashomon(problem, threshold=0.005, n_models=1, epsilon=1.0, grid=100)
+    >>> round(planned.hit_probability, 4), planned.hit_threshold
+    (1.0, 0.01)
     """
     route, resolved_tier = (
         _check.check_choice("route", route, ROUTES),
@@ -215,15 +291,22 @@ def plan_rashomon(
     psi = _check_threshold(problem, threshold)
     models, budget = _check.check_count("n_models", n_models), _check.check_positive("epsilon", epsilon)
     checked_delta = 0.0 if delta == 0 else _check.check_open_unit("delta", delta)
-    if not problem.ridge > 0:
+    if not problem.ridge > 0 and not grid:
         raise AssumptionFailed(
-            "the minimum F* is certified through the ridge, and alpha is 0; state alpha > 0 (a small one suffices)."
+            "the minimum F* is certified through the ridge, and alpha is 0; state alpha > 0 (a small one suffices), or "
+            "grid=, a public grid, which needs neither a ridge nor convexity (few parameters)."
         )
     if problem.allow_more_rows:
         raise InvalidParameter(
             "draws of a Rashomon set are proved for at most n records, and with n_public the data may hold more: "
             "leave n_public out (the number of rows is then public)."
         )
+    if grid:
+        if route != "pure" or resolved_tier not in ("auto", "exact"):
+            raise InvalidParameter(
+                "draws on a grid are exact draws of route='pure'; leave route and tier out."
+            )
+        resolved_tier = "exact"
     resolved_tier = _resolve_tier(route, resolved_tier, checked_delta)
     ramp_width = _resolve_ramp(route, resolved_tier, psi, ramp)
     common = {
@@ -233,7 +316,20 @@ def plan_rashomon(
         "delta": checked_delta,
         "ramp": ramp_width,
     }
-    spec = _make_spec(problem, resolved_tier, n_steps, release, common)
+    if grid:
+        budget_of_draw = budget_per_draw(budget, checked_delta, models)
+        spec: RashomonSpec | RashomonChainSpec = RashomonSpec(
+            n_models=models,
+            threshold=psi,
+            inverse_temperature=exponential_temperature(problem.constants, budget_of_draw * (1 - 1e-9)),
+            tolerance=1.0,  # no solver runs
+            max_excess=max_excess(problem),
+            grid=grid,
+            target_epsilon=budget,
+        )
+        mechanism_for(RashomonSpec).check_problem(spec, problem)
+    else:
+        spec = _make_spec(problem, resolved_tier, n_steps, release, common)
     plan = Plan(problem=problem, spec=spec, delta=checked_delta)
     spent = plan.guarantee.epsilon(checked_delta)
     if not spent <= budget * (1 + 1e-9):
@@ -241,8 +337,12 @@ def plan_rashomon(
             f"the plan would cost epsilon = {spent:.6g}, above {budget:.6g}; raise delta."
         )
     probability, hit_threshold = _hit_bound(problem, spec)
-    advice = advise_sampling(
-        problem.constants, threshold=psi, n_models=models, epsilon=budget, delta=checked_delta
+    advice = (
+        None
+        if grid
+        else advise_sampling(
+            problem.constants, threshold=psi, n_models=models, epsilon=budget, delta=checked_delta
+        )
     )
     stability, risk_bound = _population_bounds(problem, spec, route)
     return RashomonPlan(
@@ -275,7 +375,7 @@ def _population_bounds(
     problem: Problem, spec: RashomonSpec | RashomonChainSpec, route: Route
 ) -> tuple[float | None, float | None]:
     """Return (stability, population risk) of one draw of exp(-beta max(F - F*, psi)); None for other routes."""
-    if route != "pure" or not isinstance(spec, RashomonSpec):
+    if route != "pure" or not isinstance(spec, RashomonSpec) or spec.grid:
         return None, None
     constants, psi = problem.constants, spec.threshold
     stability = risk.thresholded_stability(constants.lipschitz, problem.ridge, problem.n, psi)
@@ -334,6 +434,11 @@ def _resolve_ramp(route: Route, tier: RashomonTier, psi: float, ramp: float | No
 def _hit_bound(problem: Problem, spec: RashomonSpec | RashomonChainSpec) -> tuple[float, float]:
     """Return (hit probability, threshold to which it refers), with the sampler's error included."""
     psi, beta, p = spec.threshold, spec.inverse_temperature, problem.dimension
+    if (
+        isinstance(spec, RashomonSpec) and spec.grid
+    ):  # one point at least is in the set; beyond 2 psi: e^(-beta psi)
+        others = p * math.log(spec.grid) - beta * psi
+        return (1 / (1 + math.exp(others)) * (1 - 1e-9) if others < 700 else 0.0), 2 * psi
     if isinstance(spec, RashomonSpec):
         law = law_hit_probability(p, beta, psi, spec.ramp)
         error = sampler_error(problem.constants, spec)

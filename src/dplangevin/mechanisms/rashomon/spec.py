@@ -27,12 +27,14 @@ class RashomonSpec(Spec):
     n_models : K, number of draws. threshold : psi. ramp : tau, 0 for the sharp threshold.
     inverse_temperature : beta.
     tolerance : largest gradient norm of the SUM of losses (with the ridge) at the computed minimiser, modulo the
-        normal cone; a run that misses it releases nothing.
+        normal cone; a run that misses it releases nothing. Not used on a grid.
     max_excess : a bound on sup F - inf F over the set (see problem.problem.max_excess); a run refuses a problem with
         a larger one.
     tier : "exact", "certified" (proximal chain, total variation) or "pure" (proximal chain, density everywhere).
     step_size, n_steps : of the proximal chain; 0 for exact draws.
     target_epsilon : the epsilon at which a certified guarantee is exact; elsewhere it is interpolated upwards.
+    grid : 0, or points per axis of a public grid that replaces the set; F* is then the minimum over the grid, exactly,
+        and neither convexity nor a ridge is needed (exact draws of the sharp threshold).
     excess_cap : certified chains sample the law on {F <= F* + psi + excess_cap}, a set so small that they converge
         quickly; what the law puts beyond it counts as total variation. Infinity: the whole set.
     """
@@ -50,6 +52,7 @@ class RashomonSpec(Spec):
     n_steps: int = 0
     target_epsilon: float = 1.0
     excess_cap: float = math.inf
+    grid: int = 0
     release: Literal["draw"] = "draw"
 
     def __post_init__(self) -> None:
@@ -61,6 +64,11 @@ class RashomonSpec(Spec):
         _check.set_frozen(
             self, excess_cap=_check.check_positive("excess_cap", self.excess_cap, infinite=True)
         )
+        _check.set_frozen(self, grid=_check.check_count("grid", self.grid, minimum=0))
+        if self.grid == 1 or (self.grid and (self.tier != "exact" or self.ramp)):
+            raise InvalidParameter(
+                "grid must be 0, or at least 2 points per axis with tier='exact' and ramp=0."
+            )
         if math.isfinite(self.excess_cap) and (self.tier != "certified" or self.ramp > 0):
             raise InvalidParameter("excess_cap is for certified chains of the sharp threshold; leave it out.")
 

@@ -132,6 +132,8 @@ class RashomonDrawsTheorem(
 ):
     """K draws of exp(-beta h(F - F*)), each of bounded range beta (oscillation + e), plus the sampler's error.
 
+    On a public grid e = 0, whatever F: if F - F' = g, then F* - F'* lies between the smallest and the largest g.
+
     Examples
     --------
     >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, diameter=2.0,
@@ -145,6 +147,18 @@ class RashomonDrawsTheorem(
     reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), section 4"
 
     def derive_guarantee(self, constants: Constants, spec: RashomonSpec) -> Guarantee:
+        if (
+            spec.grid
+        ):  # the minimum over the grid is exact, and moves between neighbours as F does at two of its points
+            law = spec.n_models * exponential_guarantee(constants, spec.inverse_temperature)
+            assumptions = (*constants.assumptions, NO_DIAGNOSTICS_ASSUMPTION, EXACT_ARITHMETIC_ASSUMPTION)
+            return replace(
+                law,
+                theorem=self.name,
+                reference=self.reference,
+                assumptions=(*assumptions, PUBLIC_PARAMETERS_ASSUMPTION),
+                at_delta=None,
+            )
         check_minimizer_conditions(self, constants, spec.tolerance)
         if constants.dimension is None:
             raise self.refuse("the dimension is not known", "State it in the constants.")
@@ -207,6 +221,8 @@ class RashomonLocalTheorem(
     reference = "after Ganesh, Thakurta and Upadhyay (2023), section 2.1, whose open question it answers"
 
     def derive_guarantee(self, constants: Constants, spec: RashomonSpec) -> Guarantee:
+        if spec.grid:
+            raise self.refuse("the draws are on a grid, which is not convex", "Use rashomon-draws there.")
         check_minimizer_conditions(self, constants, spec.tolerance)
         if constants.dimension is None:
             raise self.refuse("the dimension is not known", "State it in the constants.")

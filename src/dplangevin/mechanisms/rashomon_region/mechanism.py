@@ -14,10 +14,12 @@ from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.data.dataset import Dataset
+from dplangevin.data.integer_grids import RowGrid, snap_point
+from dplangevin.data.integer_words import carry, to_integers
 from dplangevin.data.reader import RecordReader, read_records
 from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws, fingerprint_dataset
 from dplangevin.mechanisms.noisy_answers.curvature import unpack_symmetric
-from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums, to_whole_numbers
 from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid, certified_scales, inner_radius
 from dplangevin.mechanisms.rashomon_region.flips import (
     MAX_FLIP_INPUTS,
@@ -31,16 +33,20 @@ from dplangevin.mechanisms.rashomon_region.flips import (
 from dplangevin.mechanisms.rashomon_region.objective import (
     PAIR_WEIGHT,
     OuterEllipsoid,
+    RegionObjective,
     clipped_excess_sums,
+    exact_majorant_sum,
     find_outer_ellipsoid,
     majorant_and_hessian_sums,
     majorant_sum,
     scaled_gradient_sum,
 )
 from dplangevin.mechanisms.rashomon_region.planning import GAP_TOLERANCE, RegionPlan
-from dplangevin.mechanisms.rashomon_region.spec import SlackSpec, slack_spec
+from dplangevin.mechanisms.rashomon_region.spec import CONTRIBUTION_STEP, SlackSpec, slack_spec
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import CheckpointPath, RunState
+from dplangevin.sampling.exact_noise import add_rounded_noise, gaussian_density_scale
+from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
 
 
 class NoisySlack(AnswerMechanism[SlackSpec]):
@@ -49,12 +55,18 @@ class NoisySlack(AnswerMechanism[SlackSpec]):
     def release_answers(
         self, spec: SlackSpec, exact: Sequence[Floats], draws: NoiseDraws
     ) -> tuple[Floats, ...]:
+        if spec.secure:
+            steps = to_whole_numbers(exact[0], CONTRIBUTION_STEP)
+            scale = gaussian_density_scale(spec.scale)
+            return (add_rounded_noise(steps, CONTRIBUTION_STEP, scale, 2.0, draws.source),)
         return (exact[0] + spec.scale * draws.rng.standard_normal(spec.answers),)
 
 
 Directions = Callable[[Floats, Ellipsoid, Floats, np.random.Generator], Floats]
 """(center, ellipsoid, radii, rng) -> directions[dimension, k] of norm at most 1 in S, from public values and rng."""
 MAX_GAP_STEPS = 20_000
+MAX_STEPS = 2.0**50
+"""The largest total of exact contributions, in steps; larger ones, which say nothing about a region, count as that."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,8 +151,8 @@ def run_region(
         records = read_records(data)
         if run_state is not None:
             run_state.check_records(lambda salt: fingerprint_dataset(records, salt))
-        center_release = center(SharedGenerator(rng, seeded or run_state is not None))
-        return _release_region(plan, records, center_release, directions, rng, seeded, inputs)
+        shared = SharedGenerator(rng, seeded or run_state is not None)
+        return _release_region(plan, records, center(shared), directions, shared, seeded, inputs)
 
     return charge_then_release(
         plan, release, random_state, ledger=ledger, checkpoint=run_state, rows_per_person=1
@@ -152,12 +164,18 @@ def _release_region(
     data: Dataset,
     center_release: Release,
     directions: Directions,
-    rng: np.random.Generator,
+    shared: SharedGenerator,
     seeded: bool,
     inputs: Floats | None,
 ) -> RegionRelease:
-    objective, theta = plan.objective, np.array(center_release.value, float).ravel()
-    matrix, hessian = _release_curvatures(plan, data, theta, rng)
+    rng, objective, theta = shared.rng, plan.objective, np.array(center_release.value, float).ravel()
+    if plan.is_exact:
+        grid = RowGrid(row_norm=objective.row_norm)
+        data = data.with_rounded_rows(grid)
+        theta = _snap_columns(theta[:, None], objective, grid)[:, 0]
+        matrix = hessian = _release_exact_majorant(plan, data, theta, grid, shared)
+    else:
+        matrix, hessian = _release_curvatures(plan, data, theta, rng)
     ellipsoid = Ellipsoid.from_matrix(matrix, plan.noise_floor, objective.ridge, objective.n_classes)
     gap = None if plan.gap is None else _release_gap(plan, data, theta, rng)
     gradient, outer = (None, ()) if plan.gradient is None else _release_outer(plan, data, theta, hessian, rng)
@@ -169,11 +187,13 @@ def _release_region(
     thresholds = np.maximum(np.array(plan.thresholds) - (gap or 0.0), 0.0)
     lengths = np.sqrt([plan.squared_radius(psi) for psi in thresholds])
     unit_directions = directions(theta, ellipsoid, lengths, rng)
+    if plan.is_exact:
+        unit_directions = _snap_columns(unit_directions, objective, grid)
     nonzero = np.flatnonzero(thresholds > 0)
     certified, slack = np.zeros((len(thresholds), unit_directions.shape[1])), None
     if nonzero.size:
         slack, certified[nonzero] = _release_slack(
-            plan, data, theta, unit_directions, thresholds[nonzero], lengths[nonzero], rng
+            plan, data, theta, unit_directions, thresholds[nonzero], lengths[nonzero], shared
         )
     return RegionRelease(
         center=theta,
@@ -192,6 +212,26 @@ def _release_region(
         outer=outer,
         flips=flips,
     )
+
+
+def _snap_columns(points: Floats, objective: RegionObjective, grid: RowGrid) -> Floats:
+    """Round points [p K, k] to so few binary digits that the scores of rows on the grid are exact."""
+    snapped = snap_point(points.reshape(objective.n_columns, -1), grid)
+    return np.ascontiguousarray(snapped.reshape(points.shape))
+
+
+def _release_exact_majorant(
+    plan: RegionPlan, data: Dataset, center: Floats, grid: RowGrid, shared: SharedGenerator
+) -> Floats:
+    """Release the noisy majorant from a sum of whole numbers, to which a record adds a matrix of norm <= max_norm^2."""
+    objective = plan.objective
+    point = center.reshape(objective.n_columns, -1)
+    whole = to_integers(carry(data.sum_over_blocks(exact_majorant_sum, objective, point, grid)))
+    unit = objective.loss.majorant_bound * grid.unit**2
+    noisy = add_symmetric_gaussian_noise(
+        whole, np.asarray(0), plan.curvature_sum_noise_std / unit, NoiseDraws.from_generator(*shared).source
+    )
+    return np.asarray(objective.curvature_noise_factor * unit * noisy / objective.n)
 
 
 def _release_curvatures(
@@ -281,7 +321,7 @@ def _release_slack(
     directions: Floats,
     thresholds: Floats,
     lengths: Floats,
-    rng: np.random.Generator,
+    shared: SharedGenerator,
 ) -> tuple[float, Floats]:
     """Release the slack: return tau, and the certified scale of every point."""
     objective = plan.objective
@@ -292,14 +332,21 @@ def _release_slack(
     safe = np.where(usable, limits, 1.0)
     fixed = objective.n * (penalties - thresholds[:, None]) / safe
 
+    step = CONTRIBUTION_STEP if plan.is_exact else 0.0
+
     def exact_answer() -> list[Floats]:
         sums = data.sum_over_blocks(
-            clipped_excess_sums, objective, center, directions, lengths, safe
+            clipped_excess_sums, objective, center, directions, lengths, safe, step
         ).reshape(safe.shape)
+        if plan.is_exact:  # what is public is rounded up to whole steps as well
+            public = np.clip(np.ceil(fixed / step), -MAX_STEPS, MAX_STEPS).astype(np.int64)
+            largest = int(np.where(usable, sums + public, -int(MAX_STEPS)).max())
+            return [np.array([min(max(largest, -MAX_STEPS), MAX_STEPS) * step])]
         totals = np.where(usable, sums + fixed, -math.inf)
         return [np.array([np.clip(totals.max(), -1e300, 1e300)])]
 
-    noisy = float(NoisySlack().run(plan.slack, exact_answer, rng).values[0][0])
+    random_state = shared if plan.is_exact else shared.rng
+    noisy = float(NoisySlack().run(plan.slack, exact_answer, random_state).values[0][0])
     slack = noisy / objective.n + plan.noise_quantile * plan.slack_noise_std
     certified = certified_scales(slack, thresholds, safe)
     return slack, np.where(limits > 0, np.where(usable, certified, 0.0), 1.0)

@@ -28,6 +28,8 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
+from dplangevin.data.integer_grids import RowGrid, piece_rows
+from dplangevin.data.integer_words import Words, WordSum
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_answers.curvature import pack_symmetric
 from dplangevin.problem import Loss, Problem
@@ -259,6 +261,25 @@ def majorant_sum(data: Dataset, objective: RegionObjective, center: Floats) -> F
     return pack_symmetric(matrix)
 
 
+def exact_majorant_sum(data: Dataset, objective: RegionObjective, center: Floats, grid: RowGrid) -> Words:
+    """Return sum v v' in whole numbers, v = trunc(sqrt(a(x'c) / a_max) x) with |v| <= row_norm checked, as words.
+
+    The rows are on the grid, and the centre [p, K] is one of `snap_point`, so that scores are exact.
+    """
+    size, n_rows = objective.n_columns, 0
+    total = WordSum((size, size))
+    for block in _unweighted_blocks(data):
+        for start in range(0, len(block.labels), step := piece_rows(size)):
+            rows, labels = block.rows[start : start + step], block.labels[start : start + step]
+            weights = majorant_curvature(objective.loss, (rows @ center)[:, 0], labels)
+            whole = np.trunc(rows / grid.unit * np.sqrt(weights / objective.loss.majorant_bound)[:, None])
+            whole[~(np.einsum("ij,ij->i", whole, whole) <= grid.max_square)] = 0.0
+            total.add(whole.T @ whole)
+        n_rows += len(block.labels)
+    data.check_row_count(n_rows)
+    return total.words()
+
+
 def majorant_and_hessian_sums(data: Dataset, objective: RegionObjective, center: Floats) -> Floats:
     """Return the packed triangles of sum l'' x x' and of PAIR_WEIGHT sum (a - l'') x x'.
 
@@ -298,14 +319,16 @@ def clipped_excess_sums(
     directions: Floats,
     lengths: Floats,
     limits: Floats,
+    step: float = 0.0,
 ) -> Floats:
     """Return sum_i clip(l(x'v) - l(x'c), -Lam_v, Lam_v) / Lam_v, flat [lengths, points].
 
-    v = center + length direction.
+    v = center + length direction. With a step, contributions are rounded up to whole multiples of it, and their
+    number is returned: exact, if rows are on a grid and centre and directions are of `snap_point`.
     Every record is clipped on its own: in a difference of two sums rounding could exceed the bound. Lam is
     limits[lengths, directions], positive and finite.
     """
-    total, n_rows = np.zeros(limits.shape), 0
+    total, n_rows = np.zeros(limits.shape, np.int64 if step else np.float64), 0
     tiles = range(0, directions.shape[1], _POINTS_PER_TILE)
     for block in _unweighted_blocks(data):
         for start in range(0, len(block.labels), _ROWS_PER_TILE):
@@ -324,10 +347,12 @@ def clipped_excess_sums(
                     increase = objective.loss.excess(points, labels[:, None], base_losses)
                     bound = limits[index, tile]
                     np.clip(increase, -bound, bound, out=increase)
-                    total[index, tile] += increase.sum(axis=0)
+                    if step:
+                        increase = np.clip(np.ceil(increase / bound / step), -1 / step, 1 / step)
+                    total[index, tile] += increase.sum(axis=0).astype(total.dtype)
         n_rows += len(block.labels)
     data.check_row_count(n_rows)
-    return np.asarray(total / limits).ravel()
+    return np.asarray(total if step else total / limits).ravel()
 
 
 def _finite_scores(rows: Floats, theta: Floats, classes: int) -> Floats:

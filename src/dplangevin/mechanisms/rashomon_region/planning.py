@@ -26,6 +26,7 @@ from dplangevin.mechanisms.rashomon_region.flips import (
 )
 from dplangevin.mechanisms.rashomon_region.objective import PAIR_WEIGHT, RegionObjective, check_outer
 from dplangevin.mechanisms.rashomon_region.spec import SlackSpec, slack_spec
+from dplangevin.problem.constants import MAX_EXACT_COLUMNS
 
 CENTER_BUDGET_FRACTION = 0.5  # of mu^2
 SLACK_BUDGET_FRACTION = 0.6  # of what the centre leaves; the curvature takes the rest
@@ -102,10 +103,20 @@ class RegionPlan:
         return self.gradient is not None and not self.objective.loss.is_quadratic
 
     @property
-    def _entry_noise_std(self) -> float:
+    def is_exact(self) -> bool:
+        """Whether curvature and slack are exact sums of whole numbers with exact noise."""
+        return self.slack.spec.secure
+
+    @property
+    def curvature_sum_noise_std(self) -> float:
+        """Standard deviation of the noise on one packed entry of the curvature's sum."""
         sums = self.curvature.spec
         assert isinstance(sums, NoisySumsSpec)
-        return sums.groups[0].scale / self.objective.n
+        return sums.groups[0].scale
+
+    @property
+    def _entry_noise_std(self) -> float:
+        return self.curvature_sum_noise_std / self.objective.n
 
     @property
     def hessian_noise_floor(self) -> float:
@@ -205,6 +216,9 @@ class RegionPlan:
                 for psi in self.thresholds
             ),
             f"  smallest useful psi at this n and budget: about {self.min_threshold:.2g}",
+            "  exact: curvature and slack are sums of whole numbers, and their noise is drawn exactly"
+            if self.is_exact
+            else "  floating point: no guarantee covers the low-order bits of the noise",
         ]
         if self.gradient is not None:
             lines.append("  outer statements: a noisy gradient, and the Hessian in addition to the majorant")
@@ -247,10 +261,17 @@ def plan_region(
     radius: float = 1.0,
     outer: bool = False,
     flip_shares: tuple[float, ...] = (),
+    secure: bool | None = False,
 ) -> RegionPlan:
-    """Plan a region whose composed guarantee, that of the centre included, meets (epsilon, delta)."""
+    """Plan a region whose composed guarantee, that of the centre included, meets (epsilon, delta).
+
+    secure : True: exact sums and noise, or refused; None: exact where that has a proof; False: floating point.
+    """
     if delta == 0:
         raise InvalidParameter(DELTA_REQUIRED_MESSAGE)
+    obstacle = exactness_obstacle(center, objective, best=best, outer=outer, flip_shares=flip_shares)
+    if secure and obstacle is not None:
+        raise InvalidParameter(f"secure=True has no proof for this region: {obstacle}.")
     if (best or flip_shares) and center.problem.allow_more_rows:
         # a minimiser's tolerance rests on the curvature of at most n records
         name = "reference='best'" if best else "flip_shares"
@@ -265,7 +286,13 @@ def plan_region(
     goal = cv.gdp_mu(_check.check_positive("epsilon", epsilon), _check.check_open_unit("delta", delta))
 
     certify_releases = partial(
-        _certify_releases, objective, delta=delta, best=best, outer=outer, levels=len(flip_shares)
+        _certify_releases,
+        objective,
+        delta=delta,
+        best=best,
+        outer=outer,
+        levels=len(flip_shares),
+        secure=secure is not False and obstacle is None,
     )
 
     def make_plan(rest: float) -> RegionPlan:
@@ -298,8 +325,28 @@ def plan_region(
     return _check_budget(best_plan, epsilon, delta)
 
 
+def exactness_obstacle(
+    center: Plan, objective: RegionObjective, *, best: bool, outer: bool, flip_shares: tuple[float, ...]
+) -> str | None:
+    """Return why these releases have no exact form; None where they have one."""
+    if best or outer or flip_shares:
+        return "the gap, the gradient and flip levels are sums in floating point"
+    if center.guarantee.arithmetic != "discrete-grid":
+        return "the fit of its centre is in floating point"
+    if objective.n_columns > MAX_EXACT_COLUMNS:
+        return f"exact sums are for at most {MAX_EXACT_COLUMNS} columns"
+    return None
+
+
 def _certify_releases(
-    objective: RegionObjective, rest: float, *, delta: float, best: bool, outer: bool, levels: int
+    objective: RegionObjective,
+    rest: float,
+    *,
+    delta: float,
+    best: bool,
+    outer: bool,
+    levels: int,
+    secure: bool,
 ) -> dict[str, CertifiedSpec]:
     """Certify the other releases, which share the budget that the centre leaves, mu = rest."""
     slack, certified = SLACK_BUDGET_FRACTION * rest**2, {}
@@ -314,7 +361,10 @@ def _certify_releases(
         certified["flips"] = _flip_spec(objective, math.sqrt(flips), levels)
     matrices = 2 if outer and not objective.loss.is_quadratic else 1
     curvature = _curvature_spec(objective, math.sqrt(1 - SLACK_BUDGET_FRACTION) * rest, matrices)
-    specs = {"curvature": curvature, "slack": _slack_spec(objective, math.sqrt(slack)), **certified}
+    slack_release = _slack_spec(objective, math.sqrt(slack))
+    if secure:
+        curvature, slack_release = replace(curvature, secure=True), replace(slack_release, secure=True)
+    specs = {"curvature": curvature, "slack": slack_release, **certified}
     return {name: CertifiedSpec(spec=spec, delta=delta) for name, spec in specs.items()}
 
 

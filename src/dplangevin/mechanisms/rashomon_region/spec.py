@@ -8,8 +8,10 @@ from typing import ClassVar
 from dplangevin import _check
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.theorem import Capabilities
-from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
+
+CONTRIBUTION_STEP = 2.0**-20
+"""The step of contributions of at most 1 in exact runs: whole numbers of steps are summed without rounding."""
 
 
 def slack_spec(certified: CertifiedSpec) -> SlackSpec:
@@ -27,10 +29,11 @@ class SlackSpec(AnswerSpec):
     unit : bound on the ABSOLUTE value (or on the L2 norm of the vector) of one record's contribution; either sign.
     scale : standard deviation of the noise on each answer.
     answers : 1 for a maximum, the dimension of a vector.
+    secure : contributions are whole multiples of CONTRIBUTION_STEP, and noise is drawn exactly.
     """
 
     mechanism: ClassVar[str] = "noisy-slack"
-    capabilities: ClassVar[Capabilities] = Capabilities(needs_no_problem=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, needs_no_problem=True)
     unit: float
     scale: float
     answers: int = 1
@@ -40,10 +43,6 @@ class SlackSpec(AnswerSpec):
         _check.validate_fields(
             self, unit=_check.check_scale, scale=_check.check_scale, answers=_check.check_count
         )
-        if self.secure:
-            raise InvalidParameter(
-                "a noisy slack has no secure form: its contributions are not whole numbers; leave secure out."
-            )
 
     @property
     def sensitivity(self) -> float:

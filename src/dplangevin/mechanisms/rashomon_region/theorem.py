@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
-from dplangevin.accounting.theorem import ANSWER_ASSUMPTIONS, Theorem, round_up
+from dplangevin.accounting.theorem import ANSWER_ASSUMPTIONS, Theorem, noise_assumptions, round_up
 from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
 
 
@@ -26,8 +26,10 @@ class SlackTheorem(Theorem[SlackSpec], name="noisy slack", proof="docs/theory/ra
     0.5
     """
 
+    holds_for_rounded_noise = True
     reference = "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
 
     def derive_guarantee(self, constants: None, spec: SlackSpec) -> Guarantee:
         part = Gaussian(mu=round_up(spec.sensitivity / spec.scale))
-        return self.guarantee_of_answers(spec, part, (*spec.assumptions, *ANSWER_ASSUMPTIONS))
+        noise = noise_assumptions(ANSWER_ASSUMPTIONS, secure=spec.secure)
+        return self.guarantee_of_answers(spec, part, (*spec.assumptions, *noise))

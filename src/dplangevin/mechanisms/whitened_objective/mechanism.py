@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dplangevin.data.dataset import Block, Dataset
+from dplangevin.data.exact_sums import ExactSums
+from dplangevin.data.integer_grids import IntegerTransform
+from dplangevin.data.integer_words import to_integers
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
     count_scale,
@@ -24,9 +28,11 @@ from dplangevin.mechanisms.constant_model import (
     score_uncertainty,
     sum_class_weights,
 )
-from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
-from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
-from dplangevin.mechanisms.perturbation.mechanism import sample_perturbation
+from dplangevin.mechanisms.exact_gradient import public_row_grid
+from dplangevin.mechanisms.exact_minimizer import check_exact_minimizer, limit_squares, release_minimizer
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
+from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified, scale_to_norm
+from dplangevin.mechanisms.perturbation.mechanism import make_objective, sample_perturbation
 from dplangevin.mechanisms.whitened.postprocessing import (
     MIN_COUNT_DOUBT,
     DescentStart,
@@ -38,6 +44,7 @@ from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.planner.rules import PURE_EDGE_FACTOR
 from dplangevin.problem import Loss, Problem
 from dplangevin.sampling.float_noise import sample_wishart_difference
+from dplangevin.sampling.lazy_noise import add_rounded_gamma_noise, add_rounded_wishart_noise
 
 Floats = NDArray[np.float64]
 PLANNED_FACTORS, RELEASED_FACTORS = (3.0, 1.0), (2.0, 4.0)
@@ -204,26 +211,33 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
 
     spec_type = WhitenedObjectiveSpec
 
+    def check_problem(self, spec: WhitenedObjectiveSpec, problem: Problem) -> None:
+        """Refuse a minimiser that cannot be rounded exactly, where that was stated."""
+        if spec.secure:
+            check_exact_minimizer(problem)
+
     def execute(self, inputs: MechanismInput[WhitenedObjectiveSpec]) -> MechanismOutput:
         """Release counts and moment, whiten, and return the perturbed minimiser, or the constant model."""
-        spec, data, rng = inputs.spec, inputs.data, inputs.rng
-        counts = release_counts(spec, data, spec.count_density_scale, rng)
-        moment = release_second_moment(spec, data, rng)
+        spec, data, draws = inputs.spec, inputs.data, NoiseDraws.of(inputs)
+        if spec.secure:
+            data = data.with_rounded_rows(public_row_grid(data.problem), in_place=inputs.owns_data)
+        counts = release_counts(spec, data, spec.count_density_scale, draws)
+        moment = release_second_moment(spec, data, draws)
         spectrum = moment_spectrum(spec, moment)
         basis = whitening_basis(spectrum)
         # The moment and coordinates are not released: as floating-point numbers they could reveal the exact sum.
         auxiliary = {"resolved": spectrum.above_noise.astype(float)}
         if counts is None:
-            q = minimize_perturbed(spec, data, basis, rng)
+            q = minimize_perturbed(spec, data, basis, draws)
         else:
             center = ConstantCenter.build(data.problem, counts, spectrum, basis)
             if center.is_all_to_learn(spec, data.problem):
                 assert spec.recount_density_scale is not None
-                again = release_counts(spec, data, spec.recount_density_scale, rng)
+                again = release_counts(spec, data, spec.recount_density_scale, draws)
                 assert again is not None
                 center = ConstantCenter.build(data.problem, combine_counts(counts, again), spectrum, basis)
                 return MechanismOutput(value=basis @ center.center, auxiliary=auxiliary)
-            deviation = minimize_perturbed(spec, data, basis, rng, center.center)
+            deviation = minimize_perturbed(spec, data, basis, draws, center.center)
             q = center.center + center.limit(deviation, spec, data.problem)
         theta = basis @ q.reshape(data.problem.n_columns, -1)
         excess = estimate_excess(spec, data.problem, spectrum, q, WHITENING_POWER)
@@ -243,14 +257,18 @@ class NoisyClassMeans(NamedTuple):
 
 
 def release_counts(
-    spec: WhitenedObjectiveSpec, data: Dataset, density_scale: float | None, rng: np.random.Generator
+    spec: WhitenedObjectiveSpec, data: Dataset, density_scale: float | None, draws: NoiseDraws
 ) -> NoisyClassMeans | None:
     """Release the means of weight x indicator with noise of this scale; None without one."""
     if density_scale is None:
         return None
-    exact = data.sum_over_blocks(sum_class_weights) / count_scale(data.problem)
-    noise = sample_perturbation("gamma", len(exact), density_scale, rng)
-    return NoisyClassMeans(exact + noise, density_scale * math.sqrt(len(exact) + 1))
+    whole, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
+    noise_std = density_scale * math.sqrt(len(whole) + 1)
+    if spec.secure:
+        noisy = add_rounded_gamma_noise(whole, Fraction(1), Fraction(density_scale * scale), draws.source)
+        return NoisyClassMeans(noisy / scale, noise_std)
+    noise = sample_perturbation("gamma", len(whole), density_scale, draws.rng)
+    return NoisyClassMeans(whole / scale + noise, noise_std)
 
 
 def combine_counts(first: NoisyClassMeans, second: NoisyClassMeans) -> NoisyClassMeans:
@@ -332,10 +350,19 @@ class ConstantCenter:
         return shrink_to_constant(deviation, self.start, self.moments, variance, relative_variance, kept)
 
 
-def release_second_moment(spec: WhitenedObjectiveSpec, data: Dataset, rng: np.random.Generator) -> Floats:
-    """Release the noisy second moment of the rows over the largest norm. Labels and sample weights are not used."""
+def release_second_moment(spec: WhitenedObjectiveSpec, data: Dataset, draws: NoiseDraws) -> Floats:
+    """Release the noisy second moment of the rows over the largest norm. Labels and sample weights are not used.
+
+    The rows of an exact run must be on their grid.
+    """
+    if spec.secure:
+        grid = public_row_grid(data.problem)
+        sums = ExactSums(data, grid)
+        scale = Fraction(spec.moment_density_scale) * data.problem.n * Fraction(grid.max_norm) ** 2
+        noisy = add_rounded_wishart_noise(to_integers(sums.second_moment()), scale, draws.source)
+        return noisy / sums.moment_scale(data.problem.n)
     exact = data.sum_over_blocks(second_moment_sum, None) / data.problem.n
-    noise = sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, rng)
+    noise = sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, draws.rng)
     return np.asarray((exact + exact.T) / 2 + noise)
 
 
@@ -357,11 +384,22 @@ def minimize_perturbed(
     spec: WhitenedObjectiveSpec,
     data: Dataset,
     basis: Floats,
-    rng: np.random.Generator,
+    draws: NoiseDraws,
     center: Floats | None = None,
 ) -> Floats:
-    """Return the perturbed minimiser q over rows T' x, relative to the center where there is one."""
-    problem = data.problem
+    """Return the perturbed minimiser q over rows T' x, relative to the center where there is one.
+
+    The rows of an exact run must be on their grid.
+    """
+    problem, rng = data.problem, draws.rng
+    if spec.secure:
+        grid = public_row_grid(problem)
+        transform = IntegerTransform(basis, 1.0, grid)
+        limited = data.with_weights(limit_squares, grid, transform)
+        ideal = make_objective(
+            spec.objective_spec, limited, grid, spec.ridge, draws.source, transform, center
+        )
+        return scale_to_norm(release_minimizer(ideal), spec.coef_bound)
     tilt = sample_perturbation("gamma", problem.dimension, spec.density_scale, rng)
     objective = TiltedObjective(
         data=make_whitened_dataset(data, basis), ridge=problem.n * spec.ridge, tilt=tilt, center=center

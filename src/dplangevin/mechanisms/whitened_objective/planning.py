@@ -8,8 +8,14 @@ from typing import Any
 
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
+from dplangevin.mechanisms.exact_minimizer import check_exact_minimizer
 from dplangevin.mechanisms.minimizer_tolerance import round_down
-from dplangevin.mechanisms.perturbation.planning import COEF_BOUND_FACTOR, SOLVER_BUDGET_FRACTION, min_ridge
+from dplangevin.mechanisms.perturbation.planning import (
+    COEF_BOUND_FACTOR,
+    SOLVER_BUDGET_FRACTION,
+    explain_solver,
+    min_ridge,
+)
 from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation
 from dplangevin.mechanisms.whitened_objective.mechanism import predict_excess
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
@@ -45,11 +51,14 @@ def plan_whitened_objective(request: Request) -> FitPlan:
     total = _choose_ridge(remaining_request, problem, signal_to_noise)
     unit = problem.row_norm**2 * request.weight_bound
     ridge = total * unit / request.n
+    if request.is_exact:
+        check_exact_minimizer(problem)
     objective = calibrate_objective_perturbation(
         whitened_constants(problem.constants, ridge),
         epsilon=remaining_request.epsilon,
         solver_budget_fraction=SOLVER_BUDGET_FRACTION,
         coef_bound=COEF_BOUND_FACTOR * request.defaults.coef_bound / problem.row_norm,
+        secure=request.is_exact,
     )
     spec = WhitenedObjectiveSpec(
         moment_density_scale=_noise_scale(
@@ -61,6 +70,7 @@ def plan_whitened_objective(request: Request) -> FitPlan:
         tolerance=objective.tolerance,
         release_density_scale=objective.release_density_scale,
         coef_bound=objective.coef_bound,
+        secure=request.is_exact,
     )
     scale = spec.density_scale / (problem.row_norm * request.weight_bound)
     predicted = predict_excess(spec, problem)
@@ -132,6 +142,6 @@ def _explain_plan(
         f"released once: eigenvalues above {edge / 2:.2g} of the squared row norm stand above the noise, and "
         "whitening then spreads the noise evenly over the directions",
         f"{fit_fraction:.0%} is spent on one exact minimisation in whitened coordinates, perturbed by "
-        "Gamma-norm noise; a hundredth of it covers the solver",
+        f"Gamma-norm noise{explain_solver(spec.secure)}",
         f"its ridge, {spec.ridge:.3g} per sample on whitened coefficients, balances bias against noise",
     )

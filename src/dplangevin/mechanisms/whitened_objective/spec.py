@@ -31,24 +31,27 @@ class WhitenedObjectiveSpec(Spec):
     tolerance, release_density_scale, n_iterations, coef_bound : of the minimiser q, as in ObjectivePerturbationSpec.
     count_density_scale : scale of the noise on the means of weight x indicator of the classes, of density exp(-|z| /
         scale); None releases no counts.
+    secure : rows, moments and counts are whole numbers, noise is drawn exactly, and the ideal minimiser is rounded to a
+        public grid; release_density_scale is then 0.
     recount_density_scale : the same for a second count, which may take the place of the minimiser where noise would
         hide what it adds to the constant model; it costs no more. None never counts again.
     """
 
     mechanism: ClassVar[str] = "whitened-objective"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        pure=True, holds_beyond_n=True, ridge_and_radius=False
+        pure=True, secure=True, holds_beyond_n=True, ridge_and_radius=False
     )
     moment_density_scale: float
     ridge: float
     density_scale: float
     tolerance: float
-    release_density_scale: float
+    release_density_scale: float = 0.0
     release: Literal["noisy-answers"] = "noisy-answers"
     n_iterations: int | None = None
     coef_bound: float = math.inf
     count_density_scale: float | None = None
     recount_density_scale: float | None = None
+    secure: bool = False
 
     def __post_init__(self) -> None:
         for name in ("count_density_scale", "recount_density_scale"):
@@ -62,7 +65,9 @@ class WhitenedObjectiveSpec(Spec):
         _check.set_frozen(self, ridge=_check.check_scale("ridge", self.ridge))
         _check.set_frozen(self, release=_check.check_choice("release", self.release, ("noisy-answers",)))
         checked = self.objective_spec
-        for name in ("density_scale", "tolerance", "release_density_scale", "n_iterations", "coef_bound"):
+        for name in (
+            "density_scale", "tolerance", "release_density_scale", "n_iterations", "coef_bound", "secure"
+        ):  # fmt: skip
             _check.set_frozen(self, **{name: getattr(checked, name)})
 
     @property
@@ -74,4 +79,5 @@ class WhitenedObjectiveSpec(Spec):
             release_density_scale=self.release_density_scale,
             n_iterations=self.n_iterations,
             coef_bound=self.coef_bound,
+            secure=self.secure,
         )

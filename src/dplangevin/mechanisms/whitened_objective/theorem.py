@@ -8,8 +8,7 @@ from dataclasses import replace
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Pure
 from dplangevin.accounting.theorem import Theorem, round_up
-from dplangevin.mechanisms.minimizer_tolerance import SOLVER_CONVERGES, solver_assumptions
-from dplangevin.mechanisms.perturbation.theorem import ObjectivePerturbationTheorem
+from dplangevin.mechanisms.perturbation.theorem import ObjectivePerturbationTheorem, minimizer_assumptions
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.problem.constants import Constants
 
@@ -38,9 +37,14 @@ class WhitenedObjectiveTheorem(
     A second count, with recount_density_scale, takes the place of the minimiser where the counts and the moment decide
     so. It costs at most what the minimiser does.
 
+    An exact run makes the same releases from whole rows, limits and counts, each rounded to a public grid: the weights
+    are m / M with m |T' x|^2 <= M row_norm^2, checked in whole numbers (docs/theory/exact_sums.md, section 11).
+
     Composition: pure costs add up; the scales are public. T and theta = T q are post-processing.
     """
 
+    holds_for_rounded_noise = True
+    secure_holds_beyond_n = True
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, after a pure second moment; proved here"
     holds_beyond_n = "both releases are about sums over records, with a public divisor and a public ridge"
 
@@ -72,9 +76,9 @@ class WhitenedObjectiveTheorem(
             parts,
             (
                 "the second moment is of rows alone: neither labels nor sample weights enter it",
-                *solver_assumptions(spec.n_iterations),
+                *minimizer_assumptions(spec.objective_spec),
             ),
-            conditions=(SOLVER_CONVERGES,),
+            conditions=second.conditions,
         )
 
 

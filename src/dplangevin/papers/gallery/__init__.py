@@ -17,6 +17,7 @@ from dplangevin.errors import InvalidParameter
 
 # name on the command line -> module of this package, imported only when it is drawn
 FIGURES: dict[str, str] = {
+    "clock": "clock",
     "tightness": "tightness",
     "plateau": "plateau",
     "erm-rates": "erm_rates",

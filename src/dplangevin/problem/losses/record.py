@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn, final
 
@@ -15,7 +14,10 @@ from dplangevin.problem.losses.base import FloatArray, Loss
 
 
 class RecordLoss(Loss):
-    """A loss(theta; record) that is not a function of a linear score; subclass it and state `gradient_bound`.
+    """A loss(theta; record) that is not a function of a linear score; subclass it and state a bound.
+
+    For descents and Langevin diffusion state `gradient_bound` and define `record_gradient`; for draws on a public grid
+    (exponential mechanism, Rashomon sets) state `value_range` and define `values_of_record`. Either is enough.
 
     theta has one entry for each column of the row. The gradient of every record is evaluated on its own, on copies,
     and clipped to Euclidean norm `gradient_bound`; one that raises, is not finite or has another shape is replaced by
@@ -26,7 +28,10 @@ class RecordLoss(Loss):
     (docs/errata.md). They apply to losses of this library whose clipped gradient is proved to be that of a smooth
     convex function: losses of one score, and `RadialHuber`.
 
-    The library cannot check that `record_gradient` depends on its arguments only. One that remembers earlier records
+    The values of each record are evaluated on their own too, on copies, clipped to `value_range`, and rounded down to
+    multiples of a public unit, so that their sums are exact; one that fails is replaced by the lower end.
+
+    The library cannot check that these functions depend on their arguments only. One that remembers earlier records
     invalidates the guarantee.
 
     Examples
@@ -44,20 +49,38 @@ class RecordLoss(Loss):
     name: ClassVar[str] = "record"
     bounded_values: ClassVar[bool] = False
     """Whether `record_values` vary by at most gradient_bound times the diameter; trusted for built-in losses only."""
+    value_range: tuple[float, float] | None = None
+    """The interval to which the values of a record are clipped; None where no values are known."""
     curvature_bound = math.inf
     convex = False
 
     @property
-    @abstractmethod
     def gradient_bound(self) -> float:
-        """The Euclidean norm at which per-record gradients are clipped."""
+        """The Euclidean norm at which per-record gradients are clipped; 1 where there are values only."""
+        if self.has_gradients:
+            raise InvalidParameter(f"the {self.name} loss must state gradient_bound.")
+        return 1.0
 
-    @abstractmethod
+    @property
+    def has_gradients(self) -> bool:
+        """Whether `record_gradient` is defined."""
+        return type(self).record_gradient is not RecordLoss.record_gradient
+
+    @property
+    def has_clipped_values(self) -> bool:
+        """Whether `values_of_record` and its range are stated."""
+        return self.value_range is not None
+
     def record_gradient(self, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
         """Return the gradient in theta of the loss of one record, an array of theta's shape."""
+        raise self._no_score_error()
+
+    def values_of_record(self, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
+        """Return the losses [k] of one record at every column of theta[p, k]."""
+        raise self._no_score_error()
 
     def record_values(self, theta: FloatArray, rows: FloatArray) -> FloatArray:
-        """Return the losses [n, k] at every column of theta[p, k]."""
+        """Return the losses [n, k] at every column of theta[p, k], for losses of this library."""
         raise self._no_score_error()
 
     @property
@@ -66,6 +89,13 @@ class RecordLoss(Loss):
 
     @property
     def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
+        if self.value_range is not None:
+            low, high = self.value_range
+            return (
+                f"values of a record's loss are computed separately and clipped to [{low:g}, {high:g}]; one that fails "
+                "is replaced by the lower end",
+                f"the values of the {self.name} loss depend on theta and one record only",
+            )
         return (
             f"per-record gradients are computed separately and clipped at Euclidean norm {self.gradient_bound:g}; one "
             "that fails is replaced by zero",
@@ -102,6 +132,42 @@ def clipped_record_gradient(loss: RecordLoss, theta: FloatArray, row: FloatArray
     if gradient.shape != theta.shape or not np.isfinite(gradient).all():
         return np.zeros(theta.shape)
     return np.asarray(clip_row_norms(gradient[None, :], loss.gradient_bound)[0])
+
+
+def clipped_value_sum(
+    loss: RecordLoss,
+    theta: FloatArray,
+    rows: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray | None,
+    unit: float,
+) -> FloatArray:
+    """Return sum_i w_i (clip(value_i) - low) at every column of theta[p, k], each term rounded down to the unit.
+
+    The terms are multiples of the unit, a power of 2, so the sum is exact while it is below 2^53 units.
+    """
+    assert loss.value_range is not None
+    low, high = loss.value_range
+    total = np.zeros(theta.shape[1])
+    for i in range(len(rows)):
+        values = _values_or_none(loss, theta, rows[i], float(labels[i]))
+        if values is not None:
+            weight = 1.0 if weights is None else float(weights[i])
+            total += np.floor(weight * (np.clip(values, low, high) - low) / unit) * unit
+    return total
+
+
+def _values_or_none(loss: RecordLoss, theta: FloatArray, row: FloatArray, label: float) -> FloatArray | None:
+    """Return the values of one record, computed on copies, with `low` for what is not a number; None when it fails."""
+    assert loss.value_range is not None
+    try:
+        with np.errstate(all="ignore"):
+            values = np.array(loss.values_of_record(theta.copy(), row.copy(), label), float)
+    except KeyboardInterrupt:  # caused by the user, not by a record
+        raise
+    except BaseException:  # whether a record makes the user's function fail must not be observable
+        return None
+    return np.nan_to_num(values, nan=loss.value_range[0]) if values.shape == theta.shape[1:] else None
 
 
 def clip_row_norms(vectors: FloatArray, bound: float) -> FloatArray:

@@ -419,7 +419,7 @@ def test_hypotheses_are_refused_by_name():
     ("problem", "schedule", "word"),
     [
         (logistic(constraint=Simplex()), ExponentialSpec(inverse_temperature=1.0), "ball or a box"),
-        (logistic(ridge=0.0), ExponentialSpec(inverse_temperature=1.0), "no exact draw is known"),
+        (logistic(ridge=0.0, p=4), ExponentialSpec(inverse_temperature=1.0), "no exact draw is known"),
         (logistic(p=8), ExponentialSpec(inverse_temperature=1.0, grid=20), "more than 1000000"),
     ],
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,12 @@ from scipy.stats import norm
 from dplangevin import account, calibrate, plan_sampler, run_plan
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.accounting.plan import Plan, certify_plan
+from dplangevin.cli.main import run_command_line
 from dplangevin.data import ArrayDataset
-from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
+from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
 from dplangevin.mechanisms.langevin.mechanism import LangevinDynamics
 from dplangevin.mechanisms.langevin.spec import DiffusionSpec, LangevinSpec, read_langevin_options
-from dplangevin.mechanisms.langevin.temperatures import choose_langevin_run
+from dplangevin.mechanisms.langevin.temperatures import choose_langevin_run, choose_stated_run
 from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
 from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, Sigmoid, WholeSpace, risk
@@ -239,3 +242,114 @@ def test_a_path_is_covered_at_every_time() -> None:
     last = replace(plan, spec=replace(spec, release="last-iterate"), theorem=None)
     with pytest.raises(InvalidParameter, match="stop is called with every iterate"):
         LangevinDynamics(stop=lambda step, theta: True).run(last, records(problem), 3)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"inverse_temperature": 400.0},
+        {"time": 0.3},
+        {"n_steps": 900},
+        {"time": 0.3, "n_steps": 700},
+        {"inverse_temperature": 400.0, "time": 0.05, "n_steps": 300},
+    ],
+)
+def test_what_is_stated_is_run_and_the_rest_is_chosen(stated: dict[str, float]) -> None:
+    """Theorem F.1: mu = Delta beta sqrt(T / 2) for the whole path, and its bound on the excess."""
+    problem = logistic(ridge=0.0)
+    choice = choose_stated_run(problem, MU, **stated)  # type: ignore[arg-type]
+    spec = choice.spec
+    for name, value in stated.items():
+        assert (spec.total_time if name == "time" else getattr(spec, name)) == pytest.approx(value)
+    certified = certify_plan(problem.constants, spec, delta=1e-6, theorem="composition")
+    mu = 2 / problem.n * float(spec.inverse_temperature) * math.sqrt(spec.total_time / 2)  # type: ignore[arg-type]
+    assert certified.mu == pytest.approx(mu, rel=1e-8)
+    assert certified.mu <= MU * (1 + 1e-8)
+    if len(stated) < 3:
+        assert mu == pytest.approx(MU)
+    data = records(problem)
+    potential = ProblemPotential(data, 1.0)
+    theta = np.zeros(3)
+    for _ in range(500):
+        theta = problem.constraint.project(theta - 2 * potential.gradient(theta[:, None])[:, 0])
+    plan = Plan(problem=problem, spec=spec, delta=1e-6, theorem=choice.theorem)
+    runs = np.column_stack([run_plan(plan, data, seed).value for seed in range(4)])
+    assert float(np.mean(potential.value(runs)) - potential.value(theta[:, None])[0]) <= choice.excess_risk
+
+
+def test_stated_runs_that_cannot_be_are_refused() -> None:
+    problem = logistic(ridge=0.0)
+    with pytest.raises(CalibrationFailed, match="leave one out"):
+        choose_stated_run(problem, MU, inverse_temperature=1e5, time=1.0)
+    with pytest.raises(InvalidParameter, match="or more"):
+        choose_stated_run(problem, MU, n_steps=3)
+    with pytest.raises(AssumptionFailed, match="convex"):
+        choose_stated_run(logistic(loss=Sigmoid()), MU, n_steps=900)
+    request = {
+        "model": "logistic", "n": 2000, "n_features": 3, "epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one",
+        "data_norm": 1.0, "fit_intercept": False, "radius": 1.0,
+    }  # fmt: skip
+    planned = plan_fit(**request, mechanism="langevin", mechanism_options={"inverse_temperature": 400.0})
+    assert planned.plan.spec.inverse_temperature == 400.0
+    with pytest.raises(InvalidParameter, match="chooses its own"):
+        plan_fit(**request, mechanism_options={"time": 1.0})
+    with pytest.raises(InvalidParameter, match="option of mechanism"):
+        plan_fit(**request, mechanism="langevin", mechanism_options={"beta": 1.0})
+
+
+def test_the_command_line_states_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, model = tmp_path / "table.csv", tmp_path / "model.json"
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (400, 2))
+    lines = [f"{a:.4f},{b:.4f},{int(a > 0)}" for a, b in rows]
+    table.write_text("\n".join(["a,b,y", *lines]) + "\n")
+    run = ["--mechanism", "langevin", "--beta", "30", "--time", "0.2"]
+    common = [
+        str(table), "--target", "y", "--epsilon", "1", "--delta", "1e-4", "--data-norm", "1", "--classes", "0,1",
+        "--radius", "1", "--json",
+    ]  # fmt: skip
+    assert run_command_line(["sample", *common, *run, "--n-steps", "50"]) == 0
+    drawn = json.loads(capsys.readouterr().out)
+    assert drawn["tier"] == "process"
+    assert drawn["n_gradient_evaluations"] == 50
+    assert drawn["epsilon"] <= 1.0
+    assert run_command_line(["fit", *common, *run, "-o", str(model)]) == 0
+    assert json.loads(capsys.readouterr().out)["guarantee"]["theorem"] == "composition"
+    assert '"inverse_temperature": 30' in model.read_text()
+    assert run_command_line(["sample", *common, "--beta", "30"]) == 2
+
+
+def test_a_log_sobolev_constant_gives_nearly_the_exact_divergence() -> None:
+    """An Ornstein-Uhlenbeck process from a point has c = beta m and rho = (a / 2c) tanh(cT / 2); 2c is too much."""
+    beta, m, n = 40.0, 0.5, 100
+    ratios, doubled = [], []
+    for time in np.geomspace(1e-3, 2.0, 60):
+        spec = DiffusionSpec(inverse_temperature=beta, time=float(time))
+        exact = (beta * 2 / n) ** 2 / (2 * beta * m) * math.tanh(beta * m * time / 2)
+        for factor, found in ((1, ratios), (2, doubled)):
+            constants = Constants(n=n, lipschitz=1.0, log_sobolev=factor * beta * m)
+            certified = certify_plan(constants, spec, delta=1e-6, theorem="log-sobolev")
+            found.append(float(certified.rdp([2.0])[0]) / 2 / exact)
+            assert certified.conditions[0].kind == "unchecked-hypothesis"
+    assert min(ratios) >= 1
+    assert max(ratios) < 1.053
+    assert min(doubled) < 0.6
+
+
+def test_a_log_sobolev_constant_is_stated_and_never_assumed() -> None:
+    options = {
+        "mechanism": "langevin",
+        "n": 1000,
+        "lipschitz": 1.0,
+        "inverse_temperature": 100.0,
+        "n_steps": 400,
+    }
+    guarantee = account(**options, time=4.0, log_sobolev=10.0, delta=1e-6)
+    assert guarantee.theorem == "log-sobolev"
+    assert guarantee.epsilon() < 0.3 * account(**options, time=4.0, delta=1e-6).epsilon()
+    printed = 2 * (0.2**2 / 20) * -math.expm1(-40.0)  # Theorem 2 at order 2
+    assert guarantee.rdp([2.0])[0] == pytest.approx(printed, rel=1e-6)
+    with pytest.raises(AssumptionFailed, match="is stated"):
+        account(**options, time=4.0, theorem="log-sobolev", delta=1e-6)
+    with pytest.raises(AssumptionFailed, match="end point"):
+        account(**options, time=4.0, log_sobolev=1.0, release="trajectory", theorem="log-sobolev", delta=1e-6)
+    assert logistic().constants.log_sobolev is None

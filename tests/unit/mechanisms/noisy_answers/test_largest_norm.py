@@ -169,6 +169,16 @@ def test_it_beats_every_shape_for_few_counts(k: int, best: float) -> None:
     assert ours.guarantee.delta(1.0) <= 1e-6
 
 
+@pytest.mark.parametrize("delta", [1e-30, 1e-100])
+def test_it_answers_where_delta_is_too_small_to_resolve(delta: float) -> None:
+    ours = GeneralizedGaussianMechanism(k=1000, epsilon=1.0, delta=delta)
+    assert ours.p == math.inf
+    assert ours.guarantee.delta(1.0) <= delta
+    assert ours.expected_maximum_error() == pytest.approx(1000, rel=1e-4)
+    laplace = GeneralizedGaussianMechanism(k=1000, epsilon=1.0, delta=delta, p=1.0)
+    assert laplace.guarantee.delta(1.0) <= delta
+
+
 def test_the_search_leaves_it_where_it_loses() -> None:
     def shape(**options: Any) -> float:
         return GeneralizedGaussianMechanism(**({"epsilon": 1.0, "delta": 1e-6} | options)).p

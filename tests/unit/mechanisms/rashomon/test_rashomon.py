@@ -23,12 +23,14 @@ from dplangevin.mechanisms.exponential.law_guarantees import ramp_sensitivity, t
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon import mechanism
 from dplangevin.mechanisms.rashomon.calibrate import budget_per_draw, chain_score_mean, law_hit_probability
+from dplangevin.mechanisms.rashomon.planning import choose_ridge, compare_ridges
 from dplangevin.mechanisms.rashomon.theorem import minimum_error, start_log_ratio
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared, WholeSpace
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import has_interior_minimizers, max_excess
 from dplangevin.problem.risk import hit_probability
-from dplangevin.rashomon import RashomonSampler, advise_sampling, plan_rashomon
+from dplangevin.rashomon import RashomonRegion, RashomonSampler, advise_sampling, plan_rashomon
+from dplangevin.rashomon.measures import rashomon_ratio
 
 
 def stated(n: int = 2000, p: int = 2, radius: float = 2.0, ridge: float = 0.01, **options: Any) -> Problem:
@@ -315,12 +317,12 @@ def test_problems_that_have_no_rashomon_set_are_refused() -> None:
     with pytest.raises(AssumptionFailed, match="alpha > 0"):
         plan_rashomon(stated(ridge=0.0), **common)
     squared = Problem(
-        loss=Clipped(Squared(), 3.0), bounds=DataBounds(data_norm=1.0, target=(-1, 1)), n=50, n_features=2,
+        loss=Clipped(Squared(), 3.0), bounds=DataBounds(data_norm=1.0, target=(-1, 1)), n=50, n_features=4,
         constraint=Ball(1.0), ridge=0.1, fit_intercept=False,
     )  # fmt: skip
     plan = plan_rashomon(squared, tier="exact", **common).plan
     with pytest.raises(AssumptionFailed, match="no exact sampler"):
-        run_plan(plan, ArrayDataset(np.zeros((50, 2)), np.zeros(50), squared), 0)
+        run_plan(plan, ArrayDataset(np.zeros((50, 4)), np.zeros(50), squared), 0)
     assert max_excess(squared) == pytest.approx(6.05)
 
 
@@ -471,3 +473,42 @@ def test_minimiser_and_chains_are_those_of_the_schedule(monkeypatch: pytest.Monk
     monkeypatch.setattr(mechanism, "run_sgld", watched_sgld)
     run_plan(recipe.plan, ArrayDataset(*table(), recipe.plan.problem), 0)
     assert asked == [schedule.tolerance, (schedule.step_size, schedule.inverse_temperature)]
+
+
+def test_the_ridge_decides_the_hit_bound() -> None:
+    request: dict[str, Any] = {"threshold": 1e-3, "n_models": 1, "epsilon": 1.0, "delta": 1e-6}
+    problem = stated(n=30_000, p=5, radius=1.0)
+    outcomes = compare_ridges(problem, **request)
+    hits = [item.hit_probability for item in outcomes]
+    assert hits == sorted(hits)
+    assert hits[0] < 0.46 < 0.87 < hits[-1]
+    for item in outcomes:
+        planned = plan_rashomon(replace(problem, ridge=item.ridge), tier="exact", **request)
+        assert planned.hit_probability == pytest.approx(item.hit_probability)
+        assert item.shift == pytest.approx(item.ridge / 2)
+    chosen = choose_ridge(problem, **request)
+    assert chosen == pytest.approx(2e-3)
+    sampler = RashomonSampler(
+        DPLogisticRegression(data_norm=1.0, classes=[0, 1], radius=1.0, fit_intercept=False, alpha="auto"),
+        thresholds=1e-3, n_models=1, epsilon=1.0, delta=1e-6,
+    )  # fmt: skip
+    assert sampler.plan(30_000, 5).plan.problem.ridge == pytest.approx(chosen)
+    region = RashomonRegion(sampler.estimator, thresholds=[0.1], epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidParameter, match="auto"):
+        region.fit(*table())
+
+
+@pytest.mark.parametrize("level", [1.0, 8.0, 1e9])
+def test_the_rashomon_ratio_of_a_quadratic(level: float) -> None:
+    """Draws of exp(-beta max(F, psi)) for an ellipsoid with half axes a: volume ratio prod(a) for the unit ball."""
+    rng, axes, size = np.random.default_rng(7), np.array([0.5, 0.2, 0.1]), 20_000
+    scales = np.linspace(0, 60, 200_001)[1:]
+    law = scales**0.5 * np.exp(-level * np.maximum(scales - 1, 0.0))
+    s = np.interp(rng.random(size), np.cumsum(law) / law.sum(), scales)
+    directions = rng.standard_normal((3, size))
+    draws = 0.1 + axes[:, None] * directions / np.linalg.norm(directions, axis=0) * np.sqrt(s)
+    assert rashomon_ratio(draws, 1.0, 1e-3, level * 1e3) == pytest.approx(math.prod(axes), rel=0.03)
+    if level < 10:
+        assert rashomon_ratio(draws, 1.0, 1e-3, 1e12) > 1.1 * math.prod(axes)
+    with pytest.raises(InvalidParameter, match="more draws"):
+        rashomon_ratio(draws[:, :3], 1.0, 1e-3, 1e3)

@@ -13,9 +13,10 @@ from scipy import stats
 
 from dplangevin import DPLogisticRegression, DPRidge, Ledger, plan_fit
 from dplangevin.accounting.plan import Plan
-from dplangevin.data import ArrayDataset, Dataset
+from dplangevin.data import ArrayDataset, ArraySource, Dataset, ScratchDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.exact_gradient import public_row_grid
+from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.newton import TiltedObjective
 from dplangevin.mechanisms.perturbation.theorem import ObjectivePerturbationTheorem
 from dplangevin.mechanisms.whitened.whitening import second_moment_sum
@@ -42,7 +43,7 @@ ADJACENCIES = pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"]
 def stated(**changes: Any) -> dict[str, Any]:
     options: dict[str, Any] = {
         "model": "logistic", "n": 20_000, "n_features": 20, "epsilon": 1.0, "delta": 0.0,
-        "adjacency": "add-remove", "data_norm": 1.0, "fit_intercept": False,
+        "adjacency": "add-remove", "data_norm": 1.0, "fit_intercept": False, "secure": False,
     }  # fmt: skip
     return options | changes
 
@@ -53,6 +54,11 @@ def schedule(**changes: Any) -> WhitenedObjectiveSpec:
         "release_density_scale": 1e-3,
     }  # fmt: skip
     return WhitenedObjectiveSpec(**(options | changes))
+
+
+def seeded(seed: int) -> NoiseDraws:
+    rng = np.random.default_rng(seed)
+    return NoiseDraws(rng=rng, source=rng.bytes)
 
 
 def problem(loss: Any = None, n: int = 6, p: int = 2, **changes: Any) -> Problem:
@@ -206,15 +212,30 @@ def objective_of(ran: WhitenedObjectiveSpec, data: Dataset, basis: np.ndarray) -
     with mock.patch.object(
         running, "minimize_certified", return_value=np.zeros(data.problem.dimension)
     ) as solver:
-        minimize_perturbed(ran, data, basis, np.random.default_rng(0))
+        minimize_perturbed(ran, data, basis, seeded(0))
     return replace(solver.call_args.args[0], tilt=np.zeros(data.problem.dimension))
 
 
-def joint_ratio(adjacency: str, model: str) -> float:
+def exact_objective_of(ran: WhitenedObjectiveSpec, data: Dataset, basis: np.ndarray) -> TiltedObjective:
+    """The ideal objective of an exact run, without its tilt, in the units of the records."""
+    with mock.patch.object(
+        running, "release_minimizer", return_value=np.zeros(data.problem.dimension)
+    ) as solver:
+        minimize_perturbed(ran, data, basis, seeded(0))
+    ideal = solver.call_args.args[0]
+    factor = float(ideal.ridge) / ideal.rough.ridge
+    limited = ideal.data.with_weights(lambda _, block: block.weights * factor)
+    zero = np.zeros(data.problem.dimension)
+    return replace(ideal.rough, data=limited, ridge=float(ideal.ridge), tilt=zero)
+
+
+def joint_ratio(adjacency: str, model: str, *, secure: bool = False) -> float:
     """The largest log ratio of the joint density of moment and minimiser over what the plan claims, one column, exact:
     a Laplace density for the moment, then nu(-grad Phi) det Hessian of the objective that runs at this moment."""
     plan = plan_fit(**stated(model=model, n=40, n_features=1, epsilon=8.0, data_norm=50.0, weight_bound=4.0,
-                           adjacency=adjacency, mechanism="whitened-objective")).plan  # fmt: skip
+                           adjacency=adjacency, mechanism="whitened-objective", secure=secure,
+                           )).plan  # fmt: skip
+    assert plan.spec.secure == secure
     ran, largest, replaced = plan.spec, 0.0, adjacency == "replace-one"
     assert isinstance(ran, WhitenedObjectiveSpec)
     points = np.concatenate([s * np.geomspace(1e-4, 1e2, 9) for s in (-1, 1)] + [[0.0]]) / 50
@@ -228,14 +249,17 @@ def joint_ratio(adjacency: str, model: str) -> float:
             sides.append(ArrayDataset(X, y, plan.problem, np.full(40, 9.0)))
         if not replaced:
             sides.append(ArrayDataset(X[:39], y[:39], plan.problem, np.full(39, 9.0)))
-        with mock.patch.object(running, "sample_wishart_difference", return_value=0.0):
-            means = [
-                float(release_second_moment(ran, data, np.random.default_rng(0))[0, 0]) for data in sides
-            ]
+        if secure:
+            sides = [data.with_rounded_rows(public_row_grid(plan.problem)) for data in sides]
+        with (
+            mock.patch.object(running, "sample_wishart_difference", return_value=0.0),
+            mock.patch.object(running, "add_rounded_wishart_noise", lambda whole, *_: whole.astype(float)),
+        ):
+            means = [float(release_second_moment(ran, data, seeded(0))[0, 0]) for data in sides]
         for seen in [-1e3, -1.0, 1e-3, 0.3, 1.0, 4.0, *means]:
             basis = whitening_basis(moment_spectrum(ran, np.array([[seen]])))
             ratio = (abs(seen - means[1]) - abs(seen - means[0])) / ran.moment_density_scale
-            phis = [objective_of(ran, data, basis) for data in sides]
+            phis = [(exact_objective_of if secure else objective_of)(ran, data, basis) for data in sides]
             for q in points[:, None]:
                 one, other = (
                     -abs(phi.gradient(q)[0]) / ran.density_scale + math.log(phi.hessian(q)[0, 0])
@@ -257,13 +281,31 @@ def test_joint_density_ratios_stay_within_the_claim(adjacency: str, model: str) 
         assert joint_ratio(adjacency, model) > 1
 
 
+@ADJACENCIES
+@pytest.mark.parametrize("model", ["logistic", "ridge"])
+def test_joint_density_ratios_of_exact_runs_stay_within_the_claim(adjacency: str, model: str) -> None:
+    """The same of whole moments and limits; with limits that bound nothing they exceed it."""
+    assert 0.25 < joint_ratio(adjacency, model, secure=True) <= 1
+    full = mock.patch.object(
+        rows_module, "limit_squares", lambda _, block, grid, __: np.full(len(block.rows), grid.max_limit)
+    )
+    with full:
+        assert joint_ratio(adjacency, model, secure=True) > 1
+
+
 # the promise
 
 
 @ADJACENCIES
 def test_the_shares_add_up_to_the_budget(adjacency: str) -> None:
     for more in ({}, {"fit_intercept": True, "data_norm": 7.0, "weight_bound": 3.0}, {"model": "ridge"}):
+        exact = plan_fit(
+            **stated(adjacency=adjacency, mechanism="whitened-objective", **more) | {"secure": True}
+        ).plan
+        assert 1 - 1e-6 < exact.guarantee.epsilon() <= 1.0
         plan = plan_fit(**stated(adjacency=adjacency, mechanism="whitened-objective", **more)).plan
+        assert isinstance(exact.spec, WhitenedObjectiveSpec)
+        assert isinstance(plan.spec, WhitenedObjectiveSpec)
         ran, constants = plan.spec, plan.problem.constants
         assert isinstance(ran, WhitenedObjectiveSpec)
         moment, rest = (part.pure_epsilon() for part in plan.guarantee.parts)
@@ -277,6 +319,10 @@ def test_the_shares_add_up_to_the_budget(adjacency: str) -> None:
         solver = 2 * ran.tolerance / (total * ran.release_density_scale)
         assert rest == pytest.approx(noise + math.log1p(curved / total) + solver, rel=1e-7)
         assert constants.gradient_sensitivity == pytest.approx(sides * constants.lipschitz)
+        # an exact run has nothing that hides the solver, so its noise takes that share as well
+        assert constants.gradient_sensitivity / exact.spec.density_scale == pytest.approx(
+            noise + solver, rel=1e-7
+        )
 
 
 def test_hypotheses_are_refused_by_name() -> None:
@@ -340,14 +386,15 @@ def test_each_noise_is_drawn_where_the_proof_has_it() -> None:
     of = problem(n=4, adjacency="add-remove")
     ran = schedule(ridge=0.5, tolerance=1e-9)
     data, rng = ArrayDataset(np.zeros((0, 2)), [], of), np.random.default_rng(6)
-    moments = np.array([release_second_moment(ran, data, rng) for _ in range(2000)])
+    draws = NoiseDraws(rng=rng)
+    moments = np.array([release_second_moment(ran, data, draws) for _ in range(2000)])
     assert np.abs(moments).mean(axis=0)[0, 0] / 0.05 == pytest.approx(np.abs(
         [sample_wishart_difference(2, 1.0, rng)[0, 0] for _ in range(2000)]).mean(), rel=0.12)  # fmt: skip
-    found = np.array([minimize_perturbed(ran, data, np.eye(2), rng) for _ in range(400)])
+    found = np.array([minimize_perturbed(ran, data, np.eye(2), draws) for _ in range(400)])
     lengths = np.linalg.norm(found, axis=1) * 2.0 / 2.0  # Lambda over the scale: Gamma(2)
     assert stats.kstest(lengths, stats.gamma(2).cdf).pvalue > 1e-4
     blurred = np.array([
-        minimize_perturbed(schedule(ridge=0.5, density_scale=1e-12, release_density_scale=3.0), data, np.eye(2), rng)
+        minimize_perturbed(schedule(ridge=0.5, density_scale=1e-12, release_density_scale=3.0), data, np.eye(2), draws)
         for _ in range(400)
     ])  # fmt: skip
     assert stats.kstest(np.linalg.norm(blurred, axis=1) / 3.0, stats.gamma(2).cdf).pvalue > 1e-4
@@ -396,8 +443,10 @@ def test_an_estimator_charges_what_it_says_and_keeps_the_geometry(tmp_path: Any)
     ).fit(X, y)
     assert people.privacy_.epsilon() <= 2.0
     assert people.plan_.plan.guarantee.epsilon() <= 1.0
-    with pytest.raises((AssumptionFailed, InvalidParameter)):
+    with pytest.raises((AssumptionFailed, InvalidParameter), match="random_state"):
         model.set_params(mechanism="whitened-objective", secure=True).fit(X, y)
+    model.set_params(random_state=None).fit(X, y)
+    assert model.privacy_.arithmetic == "discrete-grid"
 
 
 def test_sample_weights_scale_the_tilt_and_not_the_moment() -> None:
@@ -436,3 +485,24 @@ def test_a_plan_for_another_number_of_scores() -> None:
     plan: Plan = recipe.plan
     found = run_plan(plan, ArrayDataset(X, y, plan.problem), 0).value.reshape(3, 3)
     assert (np.argmax(X @ found, axis=1) == y).mean() > 0.9
+
+
+def test_exact_fits_are_the_same_bits_in_any_order_and_place(tmp_path: Any) -> None:
+    """Rows in another order, in single precision and in files, with weights; floating-point fits differ."""
+    X, y = scales(3000, 5, 12)
+    X, loads, order = (
+        X.astype(np.float32),
+        np.random.default_rng(0).uniform(0.1, 2.0, 3000),
+        np.arange(3000)[::-1],
+    )
+    for secure in (True, False):
+        plan = plan_fit(**stated(n=3000, n_features=5, weight_bound=2.0, secure=secure)).plan
+        values = [
+            run_plan(plan, data, 5).value
+            for data in (
+                ArrayDataset(X, y, plan.problem, loads),
+                ArrayDataset(X[order].astype(float), y[order], plan.problem, loads[order]),
+                ScratchDataset(ArraySource(X, y, loads), plan.problem, folder=str(tmp_path)),
+            )
+        ]
+        assert all(np.array_equal(values[0], each) for each in values) == secure

@@ -1,0 +1,153 @@
+"""Slopes of losses with a proved error: in doubles by sums, products and quotients alone, or in decimals.
+
+No exponential of a library is relied on: exp is a table, a polynomial and a power of two. docs/theory/exact_sums.md,
+section 11, has the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data.integer_words import Floats
+from dplangevin.errors import AssumptionFailed
+from dplangevin.problem.losses.base import Loss, SlopeFormula
+from dplangevin.problem.losses.classification import Softmax
+
+MAX_LOW_PART = 2.0**-10
+"""Largest |low part| of a score at which the bounds on doubles hold."""
+_LARGEST_EXPONENT = 700.0
+_STEPS = 64
+_SLOPE_ERROR = 2.0**-49
+
+
+def _table() -> tuple[Floats, float, float]:
+    """2^(j / 64), and log(2) / 64 as a number of 36 binary digits and the rest."""
+    with localcontext(Context(prec=60)):
+        powers = np.array([float(Decimal(2) ** (Decimal(j) / _STEPS)) for j in range(_STEPS)])
+        step = Decimal(2).ln() / _STEPS
+        high = math.floor(step * 2**42) / 2**42
+        return powers, high, float(step - Decimal(high))
+
+
+_POWERS, _STEP_HIGH, _STEP_LOW = _table()
+
+
+def exponential(high: Floats, low: Floats) -> Floats:
+    """exp(high + low) within 2^-51 of it, for |high| <= 700 and |low| <= 2^-9."""
+    steps = np.rint(high * (_STEPS / math.log(2)))
+    rest = high - steps * _STEP_HIGH
+    rest -= steps * _STEP_LOW
+    rest += low
+    tail = 1.0 + rest / 6
+    for k in (5.0, 4.0, 3.0, 2.0):
+        tail = 1.0 + rest / k * tail
+    tail *= rest
+    whole = steps.astype(np.int64)
+    powers = _POWERS[whole % _STEPS]
+    return np.asarray(np.ldexp(powers + powers * tail, whole // _STEPS))
+
+
+def check_enclosable(loss: Loss) -> None:
+    """Refuse a loss whose slope has no enclosure."""
+    formula = loss.slope_formula
+    bounded = loss.slope_bound < 1e100 and math.isfinite(loss.curvature_bound)
+    if not bounded or not (formula is not None or (isinstance(loss, Softmax) and loss.slope_clip is None)):
+        raise AssumptionFailed(
+            f"the slope of the {loss.name} loss has no formula with a proved error, which the rounding of a minimiser "
+            "needs"
+        )
+
+
+def slope_error(loss: Loss, label_bound: float) -> float:
+    """Bound on the error of each slope of `enclosed_slopes`."""
+    formula = loss.slope_formula
+    if formula is None:
+        return (loss.score_dimension + 3) * _SLOPE_ERROR
+    size = abs(formula.shift) + 1.0
+    if formula.kind == "exponential":
+        size += label_bound
+    if formula.kind in ("affine", "exponential"):
+        size += max(abs(formula.low), abs(formula.high))
+    return size * _SLOPE_ERROR
+
+
+def enclosed_slopes(loss: Loss, high: Floats, low: Floats, labels: Floats) -> Floats:
+    """Slopes at the scores high + low [n, K], within `slope_error`; |low| <= MAX_LOW_PART."""
+    formula = loss.slope_formula
+    if formula is None:
+        best = high.argmax(axis=1)[:, None]
+        top = np.take_along_axis(high, best, axis=1)
+        rest = low - np.take_along_axis(low, best, axis=1)
+        powers = exponential(np.maximum(high - top, -_LARGEST_EXPONENT), rest)
+        powers /= powers.sum(axis=1, keepdims=True)
+        powers[np.arange(len(labels)), labels.astype(np.intp)] -= 1.0
+        return powers
+    return _formula_slopes(formula, high[:, 0], low[:, 0], labels)[:, None]
+
+
+def _formula_slopes(formula: SlopeFormula, high: Floats, low: Floats, labels: Floats) -> Floats:
+    if formula.kind == "logistic":
+        sign = np.where(high < 0, -1.0, 1.0)
+        power = exponential(-np.minimum(np.abs(high), _LARGEST_EXPONENT), -sign * low)
+        slopes = np.where(high < 0, power, 1.0) / (1.0 + power) - labels
+    elif formula.kind == "exponential":
+        slopes = exponential(np.clip(high, -_LARGEST_EXPONENT, _LARGEST_EXPONENT), low) - labels
+    elif formula.kind == "affine":
+        slopes = formula.scale * ((high - labels) + low) + formula.shift
+    else:
+        sign = np.where(labels > 0.5, 1.0, -1.0)
+        slopes = formula.scale * ((high - sign) + low)
+        slopes = np.clip(slopes, -(1 + sign) / 2, (1 - sign) / 2)
+    return np.asarray(np.clip(slopes, formula.low, formula.high))
+
+
+DECIMAL_SLOPE_ERROR = 4
+"""Bound on the error of each number of `decimal_slopes`, in units of 2^-bits."""
+
+
+def decimal_slopes(loss: Loss, scores: NDArray[Any], unit: Fraction, labels: Floats, bits: int) -> Any:
+    """Slopes at the scores `scores` unit (Python integers [n, K]), in units of 2^-bits, as Python integers."""
+    digits = math.ceil(0.302 * bits) + 30
+    result = np.empty(scores.shape, object)
+    with localcontext(Context(prec=digits, Emax=10**9, Emin=-(10**9))):
+        for i, label in enumerate(labels):
+            exact = [int(score) * unit for score in scores[i]]
+            values = _decimal_slope(loss, exact, float(label), bits)
+            result[i] = [math.floor(value * (1 << bits)) for value in values]
+    return result
+
+
+def _decimal_slope(loss: Loss, scores: list[Fraction], label: float, bits: int) -> list[Fraction]:
+    formula = loss.slope_formula
+    if formula is None:
+        top = max(scores)
+        powers = [_decimal_exponential(max(score - top, Fraction(-bits - 100))) for score in scores]
+        total = sum(powers)
+        return [Fraction(power / total) - int(label == k) for k, power in enumerate(powers)]
+    score, y = scores[0], Fraction(label)
+    if formula.kind == "logistic":
+        power = _decimal_exponential(-min(abs(score), Fraction(bits + 100)))
+        slope = Fraction((power if score < 0 else 1) / (1 + power)) - y
+    elif formula.kind == "exponential":
+        slope = Fraction(_decimal_exponential(max(min(score, Fraction(800)), Fraction(-bits - 100)))) - y
+    elif formula.kind == "affine":
+        slope = Fraction(formula.scale) * (score - y) + Fraction(formula.shift)
+    else:
+        sign = 1 if label > 0.5 else -1
+        slope = Fraction(formula.scale) * (score - sign)
+        slope = min(max(slope, -Fraction(1 + sign, 2)), Fraction(1 - sign, 2))
+    if formula.low > -math.inf:
+        slope = max(slope, Fraction(formula.low))
+    if formula.high < math.inf:
+        slope = min(slope, Fraction(formula.high))
+    return [slope]
+
+
+def _decimal_exponential(power: Fraction) -> Decimal:
+    return (Decimal(power.numerator) / Decimal(power.denominator)).exp()

@@ -1,0 +1,107 @@
+"""Nothing on a fitted model, in its report or in its file depends on a record other than through exact releases.
+
+A fit is replayed on a neighbouring table with the same releases (`dplangevin.audit.replay`): whatever differs after
+that, in any bit, is a number that is no function of released and public ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dplangevin import (
+    DPHuberRegressor,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPPoissonRegressor,
+    DPQuantileRegressor,
+    DPRidge,
+    report,
+    save_model,
+)
+from dplangevin.audit import replay
+from dplangevin.audit.replay import ReplayResult
+from dplangevin.mechanisms.whitened_objective.mechanism import WhitenedObjective
+
+N = 400
+MODELS: dict[str, tuple[type, dict[str, Any], str]] = {
+    "logistic": (DPLogisticRegression, {"classes": [0, 1]}, "classes"),
+    "multinomial": (DPLogisticRegression, {"classes": [0, 1, 2]}, "three"),
+    "svc": (DPLinearSVC, {"classes": [0, 1]}, "classes"),
+    "ridge": (DPRidge, {"target_bounds": (-1, 1)}, "numbers"),
+    "huber": (DPHuberRegressor, {"target_bounds": (-1, 1)}, "numbers"),
+    "quantile": (DPQuantileRegressor, {"target_bounds": (-1, 1)}, "numbers"),
+    "poisson": (DPPoissonRegressor, {"target_bounds": (0, 10)}, "counts"),
+}
+QUICK = {("logistic", 0.0), ("logistic", 1e-6), ("huber", 0.0)}
+CASES = [
+    pytest.param(name, delta, marks=[] if (name, delta) in QUICK else [pytest.mark.slow])
+    for name in MODELS
+    for delta in (0.0, 1e-6)
+]
+
+
+def neighbouring_tables(labels: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (N, 3))
+    scores = X @ [1.0, -2.0, 0.5]
+    y = {
+        "classes": (scores > 0).astype(float),
+        "three": np.digitize(scores, [-1, 1]).astype(float),
+        "numbers": np.clip(scores / 3, -1, 1),
+        "counts": rng.poisson(np.exp(scores / 3)).astype(float),
+    }[labels]
+    other, changed = X.copy(), y.copy()
+    other[7], changed[7] = 1.0, 0.0
+    return [(X, y), (other, changed)]
+
+
+def all_outputs(model: Any, folder: Path) -> dict[str, Any]:
+    """Every attribute, the report in three formats and the model file, without times and what hashes them."""
+    outputs: dict[str, Any] = {k: v for k, v in vars(model).items() if k not in ("random_state", "ledger")}
+    for suffix in ("html", "json", "md"):
+        report.write_report(model, folder / f"report.{suffix}")
+        text = (folder / f"report.{suffix}").read_text(encoding="utf-8")
+        outputs[suffix] = re.sub(r"\d\d:\d\d(:\d\d)?(\.\d+)?", "", text)
+    save_model(model, folder / "model.json")
+    content = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    outputs["file"] = json.dumps({k: v for k, v in content.items() if k not in ("created", "digest")})
+    return outputs
+
+
+def replay_fit(name: str, delta: float, folder: Path) -> ReplayResult:
+    cls, options, labels = MODELS[name]
+
+    def fit(data: Any, rng: np.random.Generator) -> dict[str, Any]:
+        model = cls(epsilon=1.0, delta=delta, data_norm=3**0.5, random_state=rng, **options).fit(*data)
+        assert model.privacy_.arithmetic == "discrete-grid"
+        return all_outputs(model, folder)
+
+    return replay(fit, *neighbouring_tables(labels))
+
+
+@pytest.mark.parametrize(("name", "delta"), CASES)
+def test_a_default_fit_holds_nothing_but_functions_of_its_releases(
+    name: str, delta: float, tmp_path: Path
+) -> None:
+    result = replay_fit(name, delta, tmp_path)
+    assert result.releases
+    assert result.differences == ()
+
+
+def test_one_exact_number_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute = WhitenedObjective.execute
+
+    def leak(self: Any, inputs: Any) -> Any:
+        output = execute(self, inputs)
+        total = float(sum(block.rows.sum() for block in inputs.data.blocks()))
+        return replace(output, value=output.value * (1 + 1e-15 * total))
+
+    monkeypatch.setattr(WhitenedObjective, "execute", leak)
+    assert replay_fit("logistic", 0.0, tmp_path).differences
