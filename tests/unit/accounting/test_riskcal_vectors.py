@@ -5,11 +5,14 @@ The numbers come from benchmarks/riskcal_vectors.py; riskcal itself is no depend
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dplangevin import calibrate
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 
 # (mu, advantage, fpr, fnr): get_advantage_from_gdp, get_beta_from_gdp
 CLOSED = [
@@ -52,14 +55,16 @@ def test_risk_of_composed_releases(
     assert float(guarantee.tradeoff(fpr)) == pytest.approx(fnr, abs=1e-4)
 
 
-def calibrated_noise_multiplier(releases: int, **target: object) -> float:
+def calibrated_noise_multiplier(releases: int, **target: Any) -> float:
     """Return noise_std over the sensitivity 1 / n of a mean gradient of norm at most 1, one record added."""
     n = 1000
     plan = calibrate(
         n=n, lipschitz=1.0, smoothness=1.0, step_size=1.0, n_steps=releases, theorem="composition",
         adjacency="add-remove", **target,
     )  # fmt: skip
-    return float(plan.spec.noise_std * n)
+    assert isinstance(plan.spec, NoisyGradientSpec)
+    assert isinstance(plan.spec.noise_std, float)
+    return plan.spec.noise_std * n
 
 
 @pytest.mark.parametrize(("advantage", "releases", "noise_multiplier"), FOR_ADVANTAGE)
