@@ -73,6 +73,19 @@ class EpsilonChoice:
     curve: tuple[CurvePoint, ...]
     epsilon_by_strength: dict[str, float]
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90% confidence interval of the value of a single fit at `epsilon` on new rows; infinite without public rows.
+
+        Ends are interpolated between the points of the curve, in the logarithm of epsilon.
+        """
+        logs = np.log([point.epsilon for point in self.curve])
+        ends = np.array([point.interval for point in self.curve])
+        if not np.isfinite(ends).all():
+            return (-math.inf, math.inf)
+        low, high = (float(np.interp(math.log(self.epsilon), logs, end)) for end in ends.T)
+        return low, high
+
     def rows_needed(self, epsilon: float) -> int:
         """Return about how many rows reach the goal at another epsilon: the relative noise depends on n mu."""
         return math.ceil(self.n * cv.gdp_mu(self.epsilon, self.delta) / cv.gdp_mu(epsilon, self.delta))
@@ -82,6 +95,13 @@ class EpsilonChoice:
             f"epsilon = {self.epsilon:.3g} reaches {self.metric} = {self.goal:g} with n = {self.n} rows at delta = "
             f"{self.delta:g} (without noise: {self.value_without_noise:.4g}); epsilon = {self.epsilon / 2:.3g} would "
             f"take about {self.rows_needed(self.epsilon / 2)} rows",
+            *(
+                [
+                    f"  90% interval of one fit at this epsilon: {self.interval[0]:.4g} to {self.interval[1]:.4g}"
+                ]
+                if math.isfinite(self.interval[0])
+                else []
+            ),
             *(
                 f"  epsilon {point.epsilon:<5g} {self.metric} {point.value:.4g}  (single fits {point.low:.4g} to "
                 f"{point.high:.4g}"

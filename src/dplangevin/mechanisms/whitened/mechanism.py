@@ -46,7 +46,7 @@ from dplangevin.mechanisms.whitened.postprocessing import (
     shrink_tail,
     shrink_windows,
 )
-from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, Window
+from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, Window, window_response
 from dplangevin.mechanisms.whitened.whitening import (
     WhitenedGeometry,
     make_short_row_filter,
@@ -344,7 +344,7 @@ def run_descent(
             if state.step == last:
                 if _counts_again(spec, geometry, state, start, etas[:, 0]):
                     return recount(spec, data, geometry, state, draws, run_state)
-                state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
+                state.n_steps = choose_n_steps(spec, data.problem, geometry, state, start, etas[:, 0])
             if run_state is not None:
                 run_state.save_if_due(state, draws.rng, now=spec.secure and state.step == state.n_steps)
     noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
@@ -386,6 +386,60 @@ def shrink_answer(
     return (
         shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(windows[-1], *known)
     )
+
+
+MAX_RARE_CURVATURE = 0.5
+"""Mean curvature of the loss at the constant model, over its bound, below which a class counts as rare."""
+STEP_CHOICES = (16, 24, 32, 48, 64)
+"""Numbers of steps among which a descent from a rare class's constant model chooses by predicted risk."""
+EFFECTIVE_CURVATURE = 0.7
+"""Curvature along the path from a constant model to a minimiser, over that at the constant model (by measurement)."""
+
+MIN_GAIN_IN_NOISE = 2.0
+"""Variance of the scores over that of their noise at which an answer is expected to be kept."""
+
+
+def choose_n_steps(
+    spec: WhitenedSpec,
+    problem: Problem,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    start: DescentStart,
+    etas: Floats,
+) -> int:
+    """Return how many steps a descent takes in all, from the noisy iterate after its approach: post-processing.
+
+    Where a class is rare, the loss is flatter than the steps assume, and few steps end far from the minimiser. The
+    number then minimises the predicted risk: (1 - phi)^2 D^2 of what the tail's mean misses, plus the variance that
+    noise gives to its scores; D^2, the variance of the minimiser's scores, is estimated from the iterate.
+    """
+    fewest = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
+    is_rare = start.unit.any() and start.mean_curvature < MAX_RARE_CURVATURE
+    if not (spec.max_steps and is_rare and problem.bounds.classes == 2):
+        return fewest
+    curvature = EFFECTIVE_CURVATURE * start.mean_curvature / spec.step_size
+
+    def predict(path: DescentPath, steps: Floats, noise: float) -> tuple[float, float]:
+        """Return the fraction of the minimiser that the last window reaches, and the variance of its scores' noise."""
+        response = window_response(path, np.minimum(steps * curvature * geometry.moments, 2.0))
+        score_noise = ScoreNoise(geometry.moments, steps, geometry.transform.bound * noise, curvature, path)
+        return float(response.reached_fraction[:, -1].mean()), score_noise.variance()
+
+    last = DescentPath((Window(state.step - 1, state.step),))
+    reached, variance = predict(last, etas, spec.noise_at_step(0, state.n_steps))
+    _, rest = start.split(state.theta[:, 0], geometry.moments)
+    square = max(float(geometry.moments @ rest**2) - variance, 0.0) / reached**2
+    risks = {}
+    for n_steps in (fewest, *(steps for steps in STEP_CHOICES if fewest < steps <= spec.max_steps)):
+        steps = step_sizes(spec, geometry, n_steps, start.step_curvature)
+        reached, variance = predict(
+            spec.descent_path(n_steps), steps, spec.noise_at_step(n_steps - 1, n_steps)
+        )
+        is_seen = (
+            reached**2 * square > MIN_GAIN_IN_NOISE * variance
+        )  # else only the constant model would be left
+        risks[n_steps] = (1 - reached) ** 2 * square + variance if is_seen else square
+    return min(risks, key=risks.__getitem__)
 
 
 def _counts_again(
