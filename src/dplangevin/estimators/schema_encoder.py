@@ -17,7 +17,7 @@ from sklearn.utils import Tags
 
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema import CategoricalColumn, Column, NumericColumn, Schema, as_schema as as_schema
+from dplangevin.schema import CategoricalColumn, Feature, NumericColumn, Schema, as_schema as as_schema
 from dplangevin.schema.basis import SplineBasis, knot_coordinates, max_squared_norm
 from dplangevin.tables import MISSING, CellColumn, as_table
 
@@ -27,18 +27,23 @@ MAX_PRODUCT_KNOTS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnBlock:
-    """Block of encoded numbers of one column, or of a product of two.
+    """Block of encoded numbers of one feature of the schema, or of a product of two.
 
     Parameters
     ----------
-    column : that is encoded.
+    feature : that is encoded.
     missing : rule for its missing cells.
     other : block of the second column of a product, or None.
     """
 
-    column: Column
+    feature: Feature
     missing: str
     other: ColumnBlock | None = None
+
+    @property
+    def column(self) -> NumericColumn | CategoricalColumn:
+        """Range or categories that are encoded."""
+        return self.feature.column
 
     @property
     def title(self) -> str:
@@ -74,7 +79,7 @@ class ColumnBlock:
         return max_value if self.other is None else max_value * self.other.max_squared_norm
 
     def encode(self, cells: CellColumn, other_cells: CellColumn | None = None) -> Floats:
-        """Return the encoded cells [cells, names], each encoded by itself."""
+        """Return the encoded cells [cells, names] of `feature.cells(table)`, each encoded by itself."""
         rows = self._encode_column(cells)
         if self.other is None or other_cells is None:
             return rows
@@ -156,7 +161,11 @@ def knot_design_matrix(column: NumericColumn) -> Floats:
 
 def column_blocks(schema: Schema) -> list[ColumnBlock]:
     """Return the blocks of the columns in order, then those of the products."""
-    single = [ColumnBlock(column=column, missing=schema.missing_rule(column)) for column in schema.columns]
+    single = [
+        ColumnBlock(feature=feature, missing=schema.missing_rule(column))
+        for column in schema.columns
+        for feature in column.features
+    ]
     by_name = {block.column.name: block for block in single}
     pairs = [
         replace(_coarsen_block(by_name[first]), other=_coarsen_block(by_name[second]))
@@ -175,7 +184,7 @@ def _coarsen_block(block: ColumnBlock) -> ColumnBlock:
         and len(column.knots) > MAX_PRODUCT_KNOTS
     ):
         column = replace(column, basis=SplineBasis(n_knots=MAX_PRODUCT_KNOTS, smooth=column.basis.smooth))
-    return ColumnBlock(column=column, missing=rule)
+    return ColumnBlock(feature=replace(block.feature, column=column), missing=rule)
 
 
 def max_row_norm(schema: Schema) -> float:
@@ -227,9 +236,10 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     An encoded row is row_norm / K times (z_1, ..., z_p, 1). Numbers are clipped to their range and mapped to [-1, 1];
     categories become indicators (an unlisted one has none, or one of its own); a missing number becomes 0, with an
     indicator of its own under the rule "own"; a column with a basis becomes the coordinates of a linear spline (see
-    `dplangevin.schema.SplineBasis`). K is the largest norm of (z, 1) that the schema allows, a public number and the
-    same for every row: the last column is the same number in every row, so its coefficient is a true intercept, and
-    scores are linear in z. Tables are pandas, polars or Arrow tables, or rows in the order of the columns.
+    `dplangevin.schema.SplineBasis`); a date becomes its parts, a hashed column the indicator of its bucket. K is the
+    largest norm of (z, 1) that the schema allows, a public number and the same for every row: the last column is the
+    same number in every row, so its coefficient is a true intercept, and scores are linear in z. Tables are pandas,
+    polars or Arrow tables, or rows in the order of the columns.
 
     Parameters
     ----------
@@ -266,8 +276,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ends = np.cumsum([len(block.feature_names()) for block in blocks])
         rows: Floats = np.ones((len(table), int(ends[-1]) + 1))
         for block, end in zip(blocks, ends, strict=True):
-            other = None if block.other is None else table.column(block.other.column.name)
-            block_rows = block.encode(table.column(block.column.name), other)
+            other = None if block.other is None else block.other.feature.cells(table)
+            block_rows = block.encode(block.feature.cells(table), other)
             rows[:, end - block_rows.shape[1] : end] = block_rows
         rows *= row_scale(schema)
         return rows
@@ -298,11 +308,8 @@ Model = TypeVar("Model", bound=Any)
 
 def monotone_columns(schema: Schema) -> list[NumericColumn]:
     """Return the columns that are monotone."""
-    return [
-        column
-        for column in schema.columns
-        if isinstance(column, NumericColumn) and column.monotone is not None
-    ]
+    columns = (feature.column for feature in schema.features)
+    return [column for column in columns if isinstance(column, NumericColumn) and column.monotone is not None]
 
 
 def check_monotone(model: Any, n_classes: int | None) -> None:

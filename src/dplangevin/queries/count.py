@@ -107,7 +107,7 @@ def count_marginals(
     schema = as_schema(schema)
     rows = as_table(open_stored_table(table), schema.names)
     cells = Marginals.from_schema(schema, ways=ways, columns=columns, bins=bins)
-    for name in cells.axes:
+    for name in cells.columns:
         rows.column(name)
     mechanism = plan_counts(
         tables=cells, rows_per_person=max_rows_per_person, epsilon=epsilon, delta=delta, **noise
@@ -161,7 +161,7 @@ def count_file(
     sql = SqlCounter(files.names, schema, memory=memory, threads=threads) if texts else None
     with sql or nullcontext():
         predicates = [] if sql is None else [sql.check_predicate(text) for text in texts.values()]
-        names = list(marginals.axes) if marginals is not None else []
+        names = list(marginals.columns) if marginals is not None else []
         files.require_columns(names)
         mechanism = plan_counts(
             queries=len(predicates),
