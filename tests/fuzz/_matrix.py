@@ -81,7 +81,7 @@ BASES: dict[str, list[Any]] = {
     "far dates": [date(1, 1, 1), date(9999, 12, 31), date(1500, 6, 1)],
     "dates in other forms": ["31.1.2026", "2026-01-31T12:30:00+02:00", "20260131"],
     "seconds since 1970": [1_700_000_000, 0, -1],
-    "nanoseconds": [np.datetime64("2020-01-01T23:59:59.999999999"), np.datetime64("1700-01-01", "ns")],
+    "nanoseconds": [pd.Timestamp("2020-01-01T23:59:59.999999999"), pd.Timestamp("1700-01-01")],
     "spans": [timedelta(1), timedelta(0, 5), timedelta(2)],
     "int8": [np.int8(0), np.int8(1), np.int8(-3)],
     "int64": [np.int64(0), np.int64(1), np.int64(2**53 + 1)],

@@ -22,7 +22,7 @@ from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._call_context import clone_for
 from dplangevin.estimators.classifiers import DPLogisticRegression
 from dplangevin.estimators.regressors import DPRidge
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, column_blocks, row_scale
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encode_cells
 from dplangevin.schema import CategoricalColumn, Schema
 from dplangevin.tables import as_column
 
@@ -342,7 +342,6 @@ def _synthetic_encoded_rows(schema: Schema, size: int, rng: np.random.Generator)
     """
     cells: dict[str, Any] = {}
     spreads = (rng.beta(2, 3, size), rng.beta(1, 6, size), 1.0 * (rng.random(size) < 0.2))
-    blocks = column_blocks(schema)
     for index, feature in enumerate(schema.features):
         column = feature.column
         if isinstance(column, CategoricalColumn):
@@ -356,11 +355,7 @@ def _synthetic_encoded_rows(schema: Schema, size: int, rng: np.random.Generator)
             else:
                 values = low + spread * (high - low)
         cells[column.name] = as_column(values, column.name)
-    parts = [
-        block.encode(cells[block.column.name], cells[block.other.column.name] if block.other else None)
-        for block in blocks
-    ]
-    return np.asarray(np.column_stack([*parts, np.ones(size)]) * row_scale(schema))
+    return encode_cells(schema, lambda feature: cells[feature.column.name], size)
 
 
 def _simulate_curve(

@@ -6,6 +6,7 @@ coefficients of monotone columns is post-processing and costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -230,6 +231,19 @@ def flat_directions(schema: Schema) -> Floats:
     return directions
 
 
+def encode_cells(schema: Schema, cells_of: Callable[[Feature], CellColumn], n_rows: int) -> Floats:
+    """Return the encoded rows of a table, given the cells of each feature of the schema."""
+    blocks = column_blocks(schema)
+    ends = np.cumsum([len(block.feature_names()) for block in blocks])
+    rows: Floats = np.ones((n_rows, int(ends[-1]) + 1))
+    for block, end in zip(blocks, ends, strict=True):
+        other = None if block.other is None else cells_of(block.other.feature)
+        block_rows = block.encode(cells_of(block.feature), other)
+        rows[:, end - block_rows.shape[1] : end] = block_rows
+    rows *= row_scale(schema)
+    return rows
+
+
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a table by a public schema; nothing is learned from the data.
 
@@ -272,15 +286,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = as_schema(self.schema)
         table = as_table(X, schema.names)
         schema.validate(table.names)
-        blocks = column_blocks(schema)
-        ends = np.cumsum([len(block.feature_names()) for block in blocks])
-        rows: Floats = np.ones((len(table), int(ends[-1]) + 1))
-        for block, end in zip(blocks, ends, strict=True):
-            other = None if block.other is None else block.other.feature.cells(table)
-            block_rows = block.encode(block.feature.cells(table), other)
-            rows[:, end - block_rows.shape[1] : end] = block_rows
-        rows *= row_scale(schema)
-        return rows
+        return encode_cells(schema, lambda feature: feature.cells(table), len(table))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the encoded columns."""

@@ -89,7 +89,7 @@ class CategoryAxis(Axis):
 
 def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
     """Return the cells of a column of the schema, of a part of a date ("day month"), or of hashed buckets."""
-    feature, rule = _find_feature(schema, name)
+    feature, rule = find_feature(schema, name)
     column = feature.column
     own, never = rule == "own", rule == "never"
     if isinstance(column, CategoricalColumn):
@@ -110,7 +110,7 @@ def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
     write = "{:g}".format if feature.reading is None else text_of_days
     labels = [f"[{write(low)}, {write(high)})" for low, high in pairwise(edges[:-1])]
     labels.append(f"[{write(edges[-2])}, {write(edges[-1])}]")
-    middle = int(np.searchsorted(edges[1:-1], _middle_of_range(column), side="right"))
+    middle = int(np.searchsorted(edges[1:-1], middle_of_range(column), side="right"))
     missing_code = len(labels) if own else (-1 if never else middle)
     return NumericAxis(
         name=name,
@@ -121,7 +121,7 @@ def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
     )
 
 
-def _find_feature(schema: Schema, name: str) -> tuple[Feature, Missing]:
+def find_feature(schema: Schema, name: str) -> tuple[Feature, Missing]:
     """Return the feature of this name and the rule for its missing cells."""
     columns = [*schema.columns, *([] if schema.target is None else [schema.target])]
     features = {feature.column.name: (feature, column) for column in columns for feature in column.features}
@@ -131,7 +131,7 @@ def _find_feature(schema: Schema, name: str) -> tuple[Feature, Missing]:
     return feature, schema.missing_rule(column)
 
 
-def _middle_of_range(column: NumericColumn) -> float:
+def middle_of_range(column: NumericColumn) -> float:
     if column.transform == "log1p":
         return float(np.expm1((np.log1p(column.low) + np.log1p(column.high)) / 2))
     return (column.low + column.high) / 2
