@@ -216,7 +216,7 @@ _TYPED = {
     "pandas array",
     "DataFrame",
 }
-_TIMES = {"date", "time", "time with zone", "clock", "span"}
+_TIMES = {"date", "time", "time with zone", "clock", "span", "far date", "far time", "time in the east"}
 
 
 def changed_by_container(container: str, base: str, poison: str) -> bool:

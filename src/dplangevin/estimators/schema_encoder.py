@@ -259,10 +259,10 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     schema : a Schema, or the plain data of its file format.
 
-    Privacy
-    -------
-    The encoding of a row depends on that row and the public schema only, so it costs no privacy budget. No row is
-    longer than `row_norm`, from which sensitivities are computed.
+    Notes
+    -----
+    **Privacy.** The encoding of a row depends on that row and the public schema only, so it costs no privacy budget.
+    No row is longer than `row_norm`, from which sensitivities are computed.
 
     Examples
     --------

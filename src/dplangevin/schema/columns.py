@@ -368,7 +368,7 @@ def _check_missing(name: str, missing: Any) -> None:
         _check.check_choice(f"columns.{name}.missing", missing, MISSING_RULES)
 
 
-_ENTRY_KEYS: dict[str, set[str]] = {
+COLUMN_KEYS: dict[str, set[str]] = {
     "range": {"transform", "missing", "basis", "monotone"},
     "categories": {"other", "as", "missing"},
     "dates": {"parts", "format", "missing", "basis"},
@@ -394,7 +394,7 @@ def column_from_dict(name: str, entry: object) -> Column:
         raise InvalidParameter(f"{where} must be a table with 'range' or 'categories', got {entry!r}.")
     if "id" in entry:
         raise refuse_identifier(name)
-    kinds = [kind for kind in _ENTRY_KEYS if kind in entry]
+    kinds = [kind for kind in COLUMN_KEYS if kind in entry]
     if entry.get("dates") == "learn":
         raise InvalidParameter(
             f"{where}.dates cannot be learned; state two dates between which the column's values are possible."
@@ -404,9 +404,9 @@ def column_from_dict(name: str, entry: object) -> Column:
             raise InvalidParameter(
                 f"{where}.{key} needs a column with a range: categories have no order; leave it out."
             )
-    if len(kinds) != 1 or set(entry) - _ENTRY_KEYS[kinds[0]] - set(kinds):
+    if len(kinds) != 1 or set(entry) - COLUMN_KEYS[kinds[0]] - set(kinds):
         choices = " or ".join(
-            f"{kind!r} (with {', '.join(map(repr, sorted(keys)))})" for kind, keys in _ENTRY_KEYS.items()
+            f"{kind!r} (with {', '.join(map(repr, sorted(keys)))})" for kind, keys in COLUMN_KEYS.items()
         )
         raise InvalidParameter(f"{where} needs either {choices}; got {sorted(entry)}.")
     rest: dict[str, Any] = {"name": name, "missing": entry.get("missing")}

@@ -1,9 +1,12 @@
 """Dates and hashed columns: closed forms, one cell at a time, the same from every source, refused where unreadable."""
 
 import hashlib
+import json
 from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,6 +19,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.queries import count_marginals, count_queries
 from dplangevin.schema import LearnableSchema, Schema
 from dplangevin.schema.draft import draft_schema_from_public
+from dplangevin.schema.json_schema import build_json_schema
 from dplangevin.tables.readings import DATE_FORMATS, DateReading, hash_bucket, read_date, text_of_days
 
 ENTRIES: dict[str, Any] = {
@@ -206,3 +210,29 @@ def test_counts_by_parts_and_by_timestamps() -> None:
     predicate = "day >= '2020-01-01' AND day < '2021-01-01'"
     counted = count_queries(table, [predicate], schema=SCHEMA, epsilon=900.0, delta=1e-6).values[0]
     assert round(counted) == (table.day.dt.year == 2020).sum()
+
+
+def test_the_published_json_schema_accepts_what_loads() -> None:
+    published = json.loads((Path(__file__).parents[3] / "docs/assets/schema-file.json").read_text())
+    assert published == build_json_schema()
+    check = jsonschema.Draft202012Validator(published)
+    learnable = Schema.learn(
+        {**ENTRIES, "age": "number", "job": "category"}, target={"name": "y", "classes": [0, 1]}
+    )
+    curved: dict[str, Any] = {"columns": {"a": {"range": [0, 1], "basis": {"n_knots": 4}, "monotone": "increasing"},
+                                          "b": {"categories": ["x", 1, True]}}, "products": [["b", "c"]]}  # fmt: skip
+    curved["columns"]["c"] = {"range": [0, 2], "transform": "log1p", "missing": "own"}
+    for content in (SCHEMA.to_dict(), learnable.to_dict(), Schema.from_dict(curved).to_dict(), curved):
+        assert not list(check.iter_errors(content))
+    for entry in (
+        {"range": [0]},
+        {"range": [0, 1], "hash": 3},
+        {"id": True},
+        {"dates": "learn"},
+        {"hash": 1},
+        {},
+        3,
+    ):
+        assert list(check.iter_errors({"columns": {"c": entry}}))
+        with pytest.raises(InvalidParameter):
+            Schema.from_dict({"columns": {"c": entry}})
