@@ -14,12 +14,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, minimize_scalar
+from scipy.optimize import isotonic_regression
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
@@ -290,13 +290,14 @@ class SummaryTable:
             return
         levels = [self._block(f"level {i}", name) for i in range(1, TREE_LEVELS + 1)]
         key = request.size_key(column)
-        counts, decoder = reconcile_levels(levels, request.n_rows if key is None else float(self._block(*key)[0]),
-                                           is_exact=key is None)  # fmt: skip
+        total = request.n_rows if key is None else float(self._block(*key)[0])
+        assert total is not None
+        counts, decoder = reconcile_levels(levels, total, is_exact=key is None)
         below = np.concatenate([np.zeros((1, len(counts))), np.tri(len(counts))])  # row j: bins below edge j
         for q in request.quantiles:
             excess = below - q  # times the counts: rows below an edge, less a fraction q of all
             scores = excess @ counts
-            margins = np.array([self._margin(weights) for weights in excess @ decoder])
+            margins = self._margins(excess @ decoder)
             # Bin j holds the quantile only if no more than q lies below its lower edge, and no less below its upper.
             is_possible = (scores[:-1] - margins[:-1] <= 0) & (scores[1:] + margins[1:] >= 0)
             is_possible[0] |= not is_possible.any()
@@ -305,36 +306,40 @@ class SummaryTable:
             value = float(np.clip(np.interp(0.0, increasing, edges), edges[bins[0]], edges[bins[-1] + 1]))
             yield name, ALL_ROWS, f"quantile {q:g}", value, float(edges[bins[0]]), float(edges[bins[-1] + 1])
 
-    def _margin(self, weights: Sequence[float] | Floats) -> float:
-        """Return a bound that this combination of the noise on different answers exceeds in 5% of cases at most."""
-        sizes = np.abs(np.asarray(weights, float))
-        sizes = sizes[sizes > 0]
-        rounding = self.mechanism.grid / 2 * float(sizes.sum())
-        if self.mechanism.p == 2 or len(sizes) <= 1:
-            return self.mechanism.margin(LEVEL) * float(np.linalg.norm(sizes)) + rounding
-        return self.mechanism.sigma * bound_laplace_sum(sizes, 1 - LEVEL) + rounding
+    def _margin(self, weights: Sequence[float]) -> float:
+        """Return the margin of one combination of the noise on different answers."""
+        return float(self._margins(np.array([weights], float))[0])
+
+    def _margins(self, weights: Floats) -> Floats:
+        """Return for each row of weights a bound that this combination of the noise exceeds in 5% of cases at most."""
+        sizes = np.abs(weights)
+        rounding = self.mechanism.grid / 2 * sizes.sum(axis=1)
+        if self.mechanism.p == 2 or sizes.shape[1] == 1:
+            return np.asarray(self.mechanism.margin(LEVEL) * np.linalg.norm(sizes, axis=1) + rounding)
+        return np.asarray(self.mechanism.sigma * bound_laplace_sums(sizes, 1 - LEVEL) + rounding)
 
 
-def bound_laplace_sum(weights: Floats, beta: float) -> float:
-    """Return t with Pr[|sum of weights times Laplace(1) noise| > t] <= beta, by Chernoff's bound.
+_RATE_FRACTIONS = 1 - np.geomspace(0.95, 0.01, 12)
+
+
+def bound_laplace_sums(weights: Floats, beta: float) -> Floats:
+    """Return t for each row with Pr[|sum of weights times Laplace(1) noise| > t] <= beta, by Chernoff's bound.
 
     Examples
     --------
-    >>> 3.7 < bound_laplace_sum(np.array([1.0]), 0.02) < 6.5  # exactly: log(50) = 3.9
+    >>> bool(3.9 < bound_laplace_sums(np.array([[1.0]]), 0.02)[0] < 6.5)  # exactly: log(50) = 3.91
     True
     """
-    largest = float(weights.max())
+    largest = np.maximum(weights.max(axis=1), 1e-300)
+    bounds = []
+    for fraction in _RATE_FRACTIONS:  # every rate below 1 / largest gives a bound
+        rates = fraction / largest
+        moments = np.log1p(-((rates[:, None] * weights) ** 2)).sum(axis=1)
+        bounds.append((math.log(2 / beta) - moments) / rates)
+    return np.asarray(np.min(bounds, axis=0))
 
-    def bound(fraction: float) -> float:
-        rate = fraction / largest
-        return (math.log(2 / beta) - float(np.log1p(-((rate * weights) ** 2)).sum())) / rate
 
-    return float(minimize_scalar(bound, bounds=(1e-6, 1 - 1e-9), method="bounded").fun)
-
-
-def reconcile_levels(
-    levels: Sequence[Floats], total: float | None, *, is_exact: bool
-) -> tuple[Floats, Floats]:
+def reconcile_levels(levels: Sequence[Floats], total: float, *, is_exact: bool) -> tuple[Floats, Floats]:
     """Return least-squares counts of the finest level, and the matrix from the noise of all answers to them.
 
     Parameters
@@ -342,18 +347,24 @@ def reconcile_levels(
     levels : noisy counts of 2, 4, 8, ... cells, the noise of each of the same size.
     total : their sum: exact, or another noisy count with `is_exact` false.
     """
-    size = len(levels[-1])
-    design = np.concatenate([np.repeat(np.eye(len(level)), size // len(level), axis=1) for level in levels])
+    design, decoder = _level_decoder(len(levels), is_exact)
     answers = np.concatenate(levels)
     if not is_exact:
-        decoder = np.linalg.pinv(np.concatenate([design, np.ones((1, size))]))
-        return np.asarray(decoder @ np.append(answers, total)), np.asarray(decoder)
-    assert total is not None
+        return np.asarray(decoder @ np.append(answers, total)), decoder
+    even = np.full(design.shape[1], total / design.shape[1])
+    return np.asarray(even + decoder @ (answers - design @ even)), decoder
+
+
+@lru_cache(maxsize=8)
+def _level_decoder(n_levels: int, is_exact: bool) -> tuple[Floats, Floats]:
+    """Return the matrix from finest counts to the counts of all levels, and its least-squares inverse."""
+    size = 2**n_levels
+    design = np.concatenate([np.repeat(np.eye(2**i), size // 2**i, axis=1) for i in range(1, n_levels + 1)])
+    if not is_exact:
+        return design, np.asarray(np.linalg.pinv(np.concatenate([design, np.ones((1, size))])))
     # Counts that add up to the total: an even part, and a part in the space orthogonal to the constant.
     basis = np.linalg.svd(np.ones((1, size)))[2][1:].T
-    decoder = basis @ np.linalg.pinv(design @ basis)
-    even = np.full(size, total / size)
-    return np.asarray(even + decoder @ (answers - design @ even)), np.asarray(decoder)
+    return design, np.asarray(basis @ np.linalg.pinv(design @ basis))
 
 
 def summarize_table(

@@ -16,7 +16,7 @@ from dplangevin.cli.main import run_command_line
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.ledger import Ledger
 from dplangevin.queries import SummaryTable, summarize_table
-from dplangevin.queries.summaries import bound_laplace_sum, reconcile_levels
+from dplangevin.queries.summaries import bound_laplace_sums, reconcile_levels
 from dplangevin.schema import Schema
 from dplangevin.tables import as_table
 
@@ -113,10 +113,10 @@ def test_little_noise_gives_the_exact_statistics(delta: float, by: str | None) -
     ("delta", "adjacency"), [(1e-6, "replace-one"), (1e-6, "add-remove"), (0.0, "replace-one")]
 )
 def test_intervals_cover(delta: float, adjacency: Any) -> None:
-    """150 releases: an interval of 95% that covers less than 88% of them has probability 4e-4; half of it fails."""
+    """100 releases: an interval of 95% covers less than 86% of them with probability 2e-4; half of it fails."""
     table = people(3000)
     exact, covered, halves = truths(table), {}, {}
-    for seed in range(150):
+    for seed in range(100):
         summary = summarize_table(
             table,
             SCHEMA,
@@ -132,16 +132,15 @@ def test_intervals_cover(delta: float, adjacency: Any) -> None:
             halves.setdefault(key, []).append(
                 abs(exact[key] - middle) <= (row["high_95"] - row["low_95"]) / 4
             )
-    assert min(np.mean(hits) for hits in covered.values()) >= 0.88
-    if delta:
-        assert np.mean(halves["income", "all rows", "mean"]) < 0.8
+    assert min(np.mean(hits) for hits in covered.values()) >= 0.86
+    assert np.mean(halves["age", "all rows", "rows"]) < 0.85  # .67 for Gaussian noise, .78 for Laplace noise
 
 
 def test_the_bound_for_laplace_sums_holds() -> None:
     rng = np.random.default_rng(0)
     for weights in (np.array([1.0]), np.array([1.0, 1.0]), rng.random(30), np.array([5.0, *[0.1] * 20])):
         draws = np.abs(rng.laplace(size=(40_000, len(weights))) @ weights)
-        bound = bound_laplace_sum(weights, 0.05)
+        bound = bound_laplace_sums(weights[None], 0.05)[0]
         assert np.mean(draws > bound) < 0.05
         assert bound < 3 * np.quantile(draws, 0.95)
 
@@ -174,7 +173,8 @@ def test_sources_agree_and_the_budget_is_charged_before_reading(tmp_path: Path) 
         table.to_dict("list"),
     ):
         np.testing.assert_array_equal(summarize_table(source, SCHEMA, **options).answers, first.answers)
-    ledger = Ledger.open(f"sqlite:///{tmp_path}/ledger.db", dataset="people", epsilon=1.5, delta=1e-5)
+    books = Ledger.create(f"sqlite:///{tmp_path}/ledger.db")
+    ledger = books.declare("people", epsilon=1.1, delta=1e-6)
     assert summarize_table(table, SCHEMA, ledger=ledger, **options).ledger_head
     with pytest.raises(DplangevinError):
         summarize_table(table, SCHEMA, ledger=ledger, **options)
