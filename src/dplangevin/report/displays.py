@@ -75,8 +75,12 @@ class ShapeDisplay:
             if self.shape.low is not None and np.isfinite(self.shape.low).any():
                 low, high = (np.ma.masked_invalid(end) for end in (self.shape.low, self.shape.high))
                 self.ax_.fill_between(points, low, high, color=_BAND, alpha=0.6, label="95% band", zorder=0)
-        self.ax_.axhline(0, color=_REFERENCE, lw=0.8)
-        self.ax_.set(xlabel=self.shape.name, ylabel="contribution to the score")
+        is_horizontal = self.shape.kind == "bars"
+        (self.ax_.axvline if is_horizontal else self.ax_.axhline)(0, color=_REFERENCE, lw=0.8)
+        names = (self.shape.name, "contribution to the score")
+        self.ax_.set(
+            **dict(zip(("ylabel", "xlabel") if is_horizontal else ("xlabel", "ylabel"), names, strict=True))
+        )
         if len(self.labels) > 1:
             self.ax_.legend()
         return self
@@ -85,19 +89,20 @@ class ShapeDisplay:
         positions, width = np.arange(len(self.shape.points)), 0.8 / len(curves)
         for k, (label, values) in enumerate(zip(self.labels, curves, strict=True)):
             shifted = positions + (k - (len(curves) - 1) / 2) * width
-            self.ax_.bar(shifted, values, width, **({"label": label} | style))
+            self.ax_.barh(shifted, values, width, **({"label": label} | style))
         if self.shape.low is not None and len(curves) == 1:
             middle, low = np.asarray(self.shape.center), np.asarray(self.shape.low)
             finite = np.isfinite(low)
             self.ax_.errorbar(
-                positions[finite],
                 middle[finite],
-                (middle - low)[finite],
+                positions[finite],
+                xerr=(middle - low)[finite],
                 fmt="none",
                 ecolor="#333",
                 capsize=3,
             )
-        self.ax_.set_xticks(positions, [str(point) for point in self.shape.points])
+        self.ax_.set_yticks(positions, [str(point) for point in self.shape.points])
+        self.ax_.invert_yaxis()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,7 +134,7 @@ class TradeoffDisplay:
         """Draw the curve of a guarantee."""
         fpr = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 200)])
         tpr = 1 - np.asarray(guarantee.tradeoff(fpr))
-        return cls(fpr=fpr, tpr=tpr, label=guarantee.summary_line).plot(ax)
+        return cls(fpr=fpr, tpr=tpr, label=guarantee.summary_line.partition(", theorem")[0]).plot(ax)
 
     def plot(self, ax: Any = None, **style: Any) -> TradeoffDisplay:
         """Draw on the axes, or on new ones; `style` goes to matplotlib."""
@@ -178,7 +183,7 @@ class BudgetDisplay:
             "one more pure release": left.pure_epsilon,
         }
         known = {name: float(value) for name, value in fitting.items() if value is not None}
-        title = f"{budget.name}: {left.entries} charges, delta = {left.delta:g}, {left.adjacency}"
+        title = f"{budget.name}: charges {left.entries}, delta = {left.delta:g}, {left.adjacency}"
         return cls(names=tuple(known), epsilons=tuple(known.values()), title=title).plot(ax)
 
     def plot(self, ax: Any = None, **style: Any) -> BudgetDisplay:

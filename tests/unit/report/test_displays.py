@@ -43,7 +43,7 @@ def test_shapes_are_those_of_the_model(table: Any) -> None:
     np.testing.assert_allclose(ax.lines[0].get_ydata(), model.partial_effect("age").values)
     assert len(ax.collections) == 1  # the band
     bars = ShapeDisplay.from_estimator(model, "job", ax=axes()).ax_
-    assert [label.get_text() for label in bars.get_xticklabels()] == ["a", "b"]
+    assert [label.get_text() for label in bars.get_yticklabels()] == ["a", "b"]
 
 
 def test_the_tradeoff_is_that_of_the_guarantee_and_stability_that_of_the_model(table: Any) -> None:
