@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
+import textwrap
 from collections.abc import Iterable
 from functools import cache
 
@@ -49,6 +52,25 @@ def mechanisms() -> set[str]:
         left += kind.__subclasses__()
         found.add(kind.__module__)
     return {name for name in found if name.startswith("dplangevin.mechanisms.")}
+
+
+def mechanism_classes() -> list[type]:
+    mechanisms()  # imports every module
+    found: list[type] = [Mechanism]
+    for kind in found:
+        found += kind.__subclasses__()
+    return [kind for kind in found if kind.__module__.startswith("dplangevin.mechanisms.")]
+
+
+def test_mechanisms_know_no_sensitivity() -> None:
+    """They draw the noise that the spec states; only a theorem divides a sensitivity by it."""
+    for kind in mechanism_classes():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+        names = {
+            getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None) or ""
+            for node in ast.walk(tree)
+        }
+        assert not {name for name in names if "sensitivity" in name}, kind
 
 
 def test_every_folder_is_a_family_of_the_table() -> None:

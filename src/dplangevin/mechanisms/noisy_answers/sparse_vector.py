@@ -169,15 +169,15 @@ class SparseVector(AnswerMechanism[CorrectedAnswersSpec]):
     ) -> tuple[Floats, ...]:
         noise, values, rng = spec.noise, exact[0], draws.rng
         errors = noise.sigma * sample_generalized_gaussian(noise.answers, noise.p, rng)
-        search = noise.sensitivity / spec.search_epsilon
-        answer = noise.sensitivity / spec.answer_epsilon
-        noisy_errors = np.abs(errors) + rng.laplace(scale=4 * search, size=noise.answers)
+        noisy_errors = np.abs(errors) + rng.laplace(scale=4 * spec.search_scale, size=noise.answers)
         noisy, start = values + errors, 0
         for _ in range(spec.max_corrections):
-            above = np.flatnonzero(noisy_errors[start:] >= spec.threshold + rng.laplace(scale=2 * search))
+            above = np.flatnonzero(
+                noisy_errors[start:] >= spec.threshold + rng.laplace(scale=2 * spec.search_scale)
+            )
             if above.size == 0:
                 break
             index = start + int(above[0])
-            noisy[index] -= errors[index] + rng.laplace(scale=answer)
+            noisy[index] -= errors[index] + rng.laplace(scale=spec.answer_scale)
             start = index + 1
         return (np.asarray(np.round(noisy / noise.grid) * noise.grid),)

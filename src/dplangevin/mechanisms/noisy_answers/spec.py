@@ -283,6 +283,16 @@ class CorrectedAnswersSpec(AnswerSpec):
         """All answers are in one array."""
         return self.noise.sizes
 
+    @property
+    def search_scale(self) -> float:
+        """Scale b such that noise Lap(2 b) on the threshold and Lap(4 b) on the errors makes a search private."""
+        return self.noise.sensitivity / self.search_epsilon
+
+    @property
+    def answer_scale(self) -> float:
+        """Scale of the Laplace noise on a corrected answer."""
+        return self.noise.sensitivity / self.answer_epsilon
+
 
 def check_exponent(p: float) -> float:
     """Return p if the proof (log-concave noise) and the sampler cover it, else raise InvalidParameter."""
