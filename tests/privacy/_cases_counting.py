@@ -122,11 +122,11 @@ def summaries() -> Case:
         return np.array(scores)
 
     def unclipped(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        """Values are divided by a width of 2 without a clip: one row moves the sum by 5 instead of 1."""
+        """Values are neither mapped nor clipped: and multiplied by 10: one row moves the sum by 100."""
 
         def map_values(self: Any, table: Any) -> Any:
             values = np.asarray(self.feature.cells(table).numbers(), float)
-            return values / 2, np.minimum(values * 12.7, 127).astype(np.int64), np.ones(len(values), bool)
+            return values * 10, np.minimum(values * 12.7, 127).astype(np.int64), np.ones(len(values), bool)
 
         with mock.patch.object(SummarizedColumn, "map_values", map_values):
             return released(side, runs, rng)
