@@ -31,6 +31,7 @@ _MAX_LABEL_LENGTH = 64
 _CLOCK = r"(?:[ T]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,12})?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 _ISO = re.compile(rf"([0-9]{{4}})(?:-([0-9]{{2}})(?:-([0-9]{{2}}){_CLOCK})?)?", re.ASCII)
 _SEPARATED = re.compile(rf"([0-9]{{1,2}})[./-]([0-9]{{1,2}})[./-]([0-9]{{4}}){_CLOCK}", re.ASCII)
+_PLAIN_SECONDS = re.compile(r"-?[0-9]{1,12}(?:\.[0-9]+)?", re.ASCII)
 _COMPACT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})", re.ASCII)
 
 
@@ -50,21 +51,22 @@ def read_date(label: str, date_format: DateFormat = "iso") -> int | None:
     if len(label) > _MAX_LABEL_LENGTH:
         return None
     try:
-        if date_format == "unix" and (match := re.fullmatch(r"-?[0-9]{1,12}(?:\.[0-9]+)?", label, re.ASCII)):
+        if date_format == "unix" and _PLAIN_SECONDS.fullmatch(label):
             return _check_seconds(math.floor(float(label)))
         if date_format == "yyyymmdd" and (match := _COMPACT.fullmatch(label)):
-            return _seconds(*map(int, match.groups()))
+            year, month, day = map(int, match.groups())
+            return _seconds(year, month, day)
         if match := _SEPARATED.fullmatch(label):
             if date_format not in ("day.month.year", "month/day/year"):
                 return None
-            first, second, year, *clock = match.groups()
-            day, month = (first, second) if date_format == "day.month.year" else (second, first)
-            return _seconds(int(year), int(month), int(day), *clock)
+            first, second, years, *clock = match.groups()
+            days, months = (first, second) if date_format == "day.month.year" else (second, first)
+            return _seconds(int(years), int(months), int(days), *clock)
         match = _ISO.fullmatch(label)
         if match is None:
             return None
-        year, month, day, *clock = match.groups()
-        return _seconds(int(year), int(month or 1), int(day or 1), *clock)
+        years, months, days, *clock = match.groups()
+        return _seconds(int(years), int(months or 1), int(days or 1), *clock)
     except (ValueError, OverflowError):  # no such day or time, or one outside the calendar
         return None
 
