@@ -77,7 +77,7 @@ def test_plans_schemas_and_budgets(tmp_path: Path) -> None:
     shown = schema._repr_html_()
     assert NAME not in shown
     assert "&lt;script&gt;" in shown
-    assert "[0, 9]" in shown
+    assert "0 to 9" in shown
     assert "2 categories" in shown
     assert "target" in shown
     ledger = Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}")

@@ -133,7 +133,9 @@ class AdditiveMixin:
         basis = SplineBasis(n_knots=n_knots, smooth=self.smooth)
 
         def fill_basis(column: Column) -> Column:
-            return replace(column, basis=basis) if column in open_columns else column
+            if not isinstance(column, NumericColumn | DateColumn) or column not in open_columns:
+                return column
+            return replace(column, basis=basis)
 
         return replace(schema, columns=tuple(map(fill_basis, schema.columns)))
 

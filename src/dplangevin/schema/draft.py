@@ -115,7 +115,7 @@ def _draft_dates(cells: Sequence[Any]) -> str | None:
     if any(label is None or not any(mark in label[1:] for mark in "-./") for label in labels):
         return None  # plain numbers are quantities
     for date_format in ("iso", "day.month.year", "month/day/year"):
-        seconds = [read_date(label or "", date_format) for label in labels]  # type: ignore[arg-type]
+        seconds = [read_date(label or "", date_format) for label in labels]
         if any(second is None for second in seconds):
             continue
         times = [second for second in seconds if second is not None]
