@@ -118,11 +118,11 @@ class Schema:
 
     def __repr__(self) -> str:
         """Return one line: the first few columns, how many there are, and the target."""
-        shown = [f"{column.name} ({column.extent})" for column in self.columns[:_MAX_SHOWN_COLUMNS]]
+        shown = [_describe_column(column) for column in self.columns[:_MAX_SHOWN_COLUMNS]]
         shown += [f"and {len(self.columns) - _MAX_SHOWN_COLUMNS} more"] * (
             len(self.columns) > _MAX_SHOWN_COLUMNS
         )
-        target = "" if self.target is None else f"; target {self.target.name} ({self.target.extent})"
+        target = "" if self.target is None else f"; target {_describe_column(self.target)}"
         return f"Schema({', '.join(shown)}{target}; missing = {self.missing!r}, row_norm = {self.row_norm:g})"
 
     def _repr_html_(self) -> str:
@@ -251,6 +251,12 @@ class Schema:
         content = self.to_dict()
         is_toml = Path(path).suffix.lower() == ".toml"
         _files.write_text(Path(path), _to_toml(content) if is_toml else json.dumps(content, indent=2) + "\n")
+
+
+def _describe_column(column: Column) -> str:
+    if isinstance(column, NumericColumn):
+        return f"{column.name} [{column.low:g}, {column.high:g}]"
+    return f"{column.name} ({column.extent})"
 
 
 def _read_target_column(entry: object) -> Column:

@@ -33,7 +33,7 @@ def test_top_level_names() -> None:
 def test_the_repr_is_one_short_line() -> None:
     _, schema = load_income(n=1)
     assert repr(schema) == (
-        "Schema(age (17 to 90), education_years (4 to 20), hours_per_week (1 to 99), capital_gain (0 to 100000), "
+        "Schema(age [17, 90], education_years [4, 20], hours_per_week [1, 99], capital_gain [0, 100000], "
         "occupation (7 categories), married (2 categories); target income (2 categories); missing = 'middle', "
         "row_norm = 1)"
     )
