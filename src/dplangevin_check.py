@@ -331,7 +331,7 @@ def charge(state: list[Any], costs: list[Cost], extra: D, mode: Any, budget: Fie
             epsilon, slack, square = held[0].value, kept, mu**2
         for one in [cost._replace(uses=1) for cost in pure for _ in range(cost.uses)]:
             goal = 1 - 2 * tail(square.sqrt() / 2)[1]  # Theorem 3: v-GDP and a pure release are mu-GDP
-            fits = lambda v, one=[one], goal=goal: joint_delta(v, one, D(0)) <= goal  # noqa: E731
+            fits: Any = lambda v, one=[one], goal=goal: joint_delta(v, one, D(0)) <= goal  # noqa: E731
             need(fits(D(0)), "a pure release does not fit")
             square = bisect(fits, D(0), square.sqrt()) ** 2
         overlap = math.prod(((2 / (1 + cost.value.exp())) ** cost.uses for cost in pure), start=D(1))
