@@ -1,21 +1,18 @@
-"""Measure what is known about three open questions of the papers, with exact laws on grids; prints Markdown tables.
+"""Measure what is known about two open questions of the papers, with exact laws on grids; prints Markdown tables.
 
-Usage: python benchmarks/open_questions.py [double-well | plateau | underdamped]
+Usage: python benchmarks/open_questions.py [double-well | underdamped]
 
 double-well: Altschuler and Talwar (2022), section 5: does privacy level off without convexity?
-plateau: the constant between bound and exact walk on the plateau of their Theorem 1.3, over n, b, sigma and T.
 underdamped: Ganesh, Thakurta and Upadhyay (2022), section 1.4: is a velocity faster at equal privacy?
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from dplangevin import account, lower_bound_epsilon
 from dplangevin._arrays import Floats
 from dplangevin.accounting.conversions import gdp_epsilon
 from dplangevin.mechanisms.noisy_gradient.theorems.dobrushin import dobrushin_rdp
@@ -82,24 +79,6 @@ def bound_on_well(kappa: float, noise: float, rate: float, shift: float, steps: 
     return float(min(bounds))
 
 
-def plateau() -> str:
-    """Bound and attained epsilon of noisy SGD on linear losses, at 10^6 steps."""
-    lines = ["| n | b | noise | diameter | bound | attained | ratio |", "|---|---|---|---|---|---|---|"]
-    for n, batch, noise, diameter in (
-        (1000, 50, 0.4, 1.0), (1000, 50, 0.4, 0.1), (1000, 50, 2.0, 1.0), (1000, 200, 0.4, 1.0), (10_000, 50, 0.4, 1.0),
-        (10_000, 500, 0.1, 1.0), (1000, 1000, 0.05, 1.0), (1000, 1000, 0.05, 0.1),
-    ):  # fmt: skip
-        sampling = {"sampling": "without-replacement", "batch_size": batch} if batch < n else {}
-        run: dict[str, Any] = dict(
-            n=n, lipschitz=1.0, smoothness=1e-9, diameter=diameter, step_size=0.1, noise_std=noise, n_steps=10**6,
-            delta=DELTA, **sampling,
-        )  # fmt: skip
-        bound, attained = account(**run).epsilon(), lower_bound_epsilon(**run)
-        ratio = bound / attained if attained else float("inf")
-        lines.append(f"| {n} | {batch} | {noise} | {diameter} | {bound:.4g} | {attained:.4g} | {ratio:.2f} |")
-    return "\n".join(lines)
-
-
 def underdamped() -> str:
     """Gaussian laws on F = m x^2 / 2: E F at equal mu of the whole path, with and without a velocity.
 
@@ -137,6 +116,6 @@ def _underdamped(mu: float, time: float, stiffness: float) -> float:
 
 
 if __name__ == "__main__":
-    tables = {"double-well": double_well, "plateau": plateau, "underdamped": underdamped}
+    tables = {"double-well": double_well, "underdamped": underdamped}
     for name in sys.argv[1:] or tables:
         print(f"### {name}\n\n{tables[name]()}\n", flush=True)
