@@ -112,10 +112,7 @@ def front_figure(
     """Draw the figure of the first page: accuracy on Adult."""
     figure, axes = plt.subplots(figsize=(5.6, 3.0))
     plain = other_points.pop("scikit-learn, not private")[0][1]
-    axes.axhline(plain, color="#555", lw=1)
-    axes.annotate(
-        "scikit-learn, not private", (0.2, plain), (0, -11), textcoords="offset points", color="#444"
-    )
+    axes.axhline(plain, color="#111", lw=1, ls=(0, (1, 2)), label="scikit-learn, not private")
     axes.plot(
         *zip(*curves, strict=True), color="#26a69a", marker="v", lw=2, label="dplangevin additive, add-remove"
     )

@@ -1,7 +1,7 @@
 """Compare flip_probability with refits: how often do two releases decide differently about the same person?
 
-Usage: python benchmarks/decision_stability.py adult bank heavy dummies clusters [--epsilons .5 1] [--refits 200]
-           [--source noise | sample]
+Usage: python benchmarks/decision_stability.py adult bank heavy dummies autoregressive [--epsilons .5 1] [--refits 200]
+           [--source noise | sample] [--split 0]
 
 Rows with a predicted probability above .1% are judged, in deciles of it, over all refits. With --source sample
 (generated tables only) every refit has records of its own. adult and bank need DPLANGEVIN_DATA (see loaders.py).
@@ -15,38 +15,37 @@ import warnings
 from typing import Any
 
 import numpy as np
-from intervals import SIZES, choose_coefficients, draw_rows, draw_targets
+from intervals import KINDS, draw_table
 from loaders import Floats, load
 
 from dplangevin.estimators import DPLogisticRegression
 
 N_TEST, MIN_PROBABILITY, MIN_FLIPS = 2500, 0.001, 0.01
+FIRST_SEED, TABLE = 70_000, 20
 
 
-def draw_table(name: str, seed: int) -> tuple[Floats, Floats]:
+def draw_records(name: str, seed: int) -> tuple[Floats, Floats]:
     """Return rows and labels of a generated table."""
-    rng, (n, p), theta = np.random.default_rng([77, seed]), SIZES[name], choose_coefficients(name, "logistic")
-    rows = draw_rows(name, n, p, rng)
-    return rows, draw_targets("logistic", rows @ theta[:-1] + theta[-1], rng)
+    return draw_table(name, "logistic", TABLE).draw(np.random.default_rng([77, seed]))
 
 
-def measure(name: str, epsilon: float, refits: int, source: Any) -> str:
+def measure(name: str, epsilon: float, refits: int, source: Any, split: int) -> str:
     """Return the figures of one cell as text."""
-    if name in SIZES:
-        (rows, labels), (test, _) = draw_table(name, 0), draw_table(name, 1)
+    if name in KINDS:
+        (rows, labels), (test, _) = draw_records(name, 0), draw_records(name, 1)
         norm, intercept = math.sqrt(rows.shape[1]), True
     else:
-        rows, labels, test, _ = load(name, 0)
+        rows, labels, test, _ = load(name, split)
         norm, intercept = 1.0, False
     test = test[np.random.default_rng(5).permutation(len(test))[:N_TEST]]
     decisions, predicted, bounds = [], [], []
     for seed in range(refits):
         model = DPLogisticRegression(
             epsilon=epsilon, delta=1e-5, data_norm=norm, classes=[0, 1], intervals=True, adjacency="add-remove",
-            n_public=len(rows), fit_intercept=intercept, random_state=1000 + seed,
+            n_public=len(rows), fit_intercept=intercept, random_state=FIRST_SEED + seed,
         )  # fmt: skip
         if source == "sample":
-            rows, labels = draw_table(name, 2 + seed)
+            rows, labels = draw_records(name, 2 + seed)
         with warnings.catch_warnings(action="ignore"):
             model.fit(rows, labels)
         decisions.append(model.predict(test))
@@ -77,10 +76,11 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=(0.5, 1.0))
     parser.add_argument("--refits", type=int, default=200)
     parser.add_argument("--source", choices=("noise", "sample"), default="noise")
+    parser.add_argument("--split", type=int, default=0, help="of adult and bank into training and test rows")
     options = parser.parse_args()
     for name in options.tables:
         for epsilon in options.epsilons:
-            print(measure(name, epsilon, options.refits, options.source), flush=True)
+            print(measure(name, epsilon, options.refits, options.source, options.split), flush=True)
 
 
 if __name__ == "__main__":

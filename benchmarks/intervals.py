@@ -1,11 +1,12 @@
 """Coverage and width of confidence intervals on generated tables whose coefficients are known.
 
 Usage: python benchmarks/intervals.py measure [--models logistic ridge poisson] [--kinds ...] [--sets 200]
-           [--epsilons .5 1 4] [--mechanism auto] >> cells.jsonl
-       python benchmarks/intervals.py print cells.jsonl [older.jsonl]
+           [--epsilons .5 1 4] [--mechanism auto] [--first-table 0] >> cells.jsonl
+       python benchmarks/intervals.py print cells.jsonl [others.jsonl]
 
-A line is a cell. The kinds, sizes and seeds are not those on which the constants of the intervals were chosen. An
-infinite interval covers. Widths are mean standard errors over those of the usual estimate without privacy.
+A line is a cell: data sets of `N_TABLES` tables of one kind. A table is a draw of sizes, parameters and coefficients
+from a seed of its own, none of which chose a constant of the intervals. An infinite interval covers. Widths are mean
+standard errors over those of the usual estimate without privacy.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,87 +28,113 @@ from scipy.stats import kstest
 from dplangevin.estimators import DPLogisticRegression, DPPoissonRegressor, DPRidge
 
 Floats = NDArray[np.float64]
-NOISE = 0.12  # of the targets of ridge regressions, whose range is [-1, 1]
-MAX_COUNT = 15
-SIZES = {
-    "independent": (6_000, 7),
-    "autoregressive": (8_000, 10),
-    "correlated": (12_000, 15),
-    "heavy": (10_000, 9),
-    "lognormal": (20_000, 10),
-    "dummies": (12_000, 16),
-    "rare": (40_000, 10),
-    "collinear": (10_000, 8),
-    "clusters": (9_000, 6),
-    "repeated": (7_000, 9),
-}
-EPSILONS = (0.5, 1.0, 4.0)
-SCORE_SPREAD = {"logistic": 1.4, "ridge": 0.22, "poisson": 0.5}
-SEED = 90_001
+RowSampler = Callable[[int, np.random.Generator], Floats]
+KINDS = ("independent", "autoregressive", "correlated", "heavy", "lognormal", "dummies", "rare", "collinear")
+MODELS, EPSILONS = ("logistic", "ridge", "poisson"), (0.5, 1.0, 4.0)
+N_TABLES, MAX_COUNT, SEED = 4, 20, 61_803
 
 
-def draw_rows(kind: str, n: int, p: int, rng: np.random.Generator) -> Floats:
-    """Return rows with entries in [-1, 1]."""
-    normal = rng.standard_normal((n, p))
-    if kind in ("independent", "rare"):
-        return rng.uniform(-1, 1, (n, p))
-    if kind == "autoregressive":
-        rows = normal.copy()
-        for j in range(1, p):
-            rows[:, j] = -0.85 * rows[:, j - 1] + math.sqrt(1 - 0.85**2) * normal[:, j]
-        return np.clip(rows / 3, -1, 1)
-    if kind == "correlated":
-        return np.clip((math.sqrt(0.9) * rng.standard_normal((n, 1)) + math.sqrt(0.1) * normal) / 3, -1, 1)
-    if kind == "heavy":
-        return np.clip(rng.standard_t(2.5, (n, p)) / 8, -1, 1)
-    if kind == "lognormal":
-        return np.clip(np.exp(1.2 * normal) / 20, 0, 1)
-    if kind == "dummies":
-        shares = np.geomspace(0.03, 0.5, p - 4)
-        return np.column_stack([rng.random((n, p - 4)) < shares, rng.uniform(-1, 1, (n, 4))]).astype(float)
-    if kind == "collinear":
-        rows = normal / 3
-        rows[:, -1] = (rows[:, 0] + rows[:, 1]) / math.sqrt(2) + 0.1 * rows[:, -1]
-        return np.clip(rows, -1, 1)
-    if kind == "repeated":  # three columns, each three times with an error of its own
-        return np.clip(0.3 * (np.tile(normal[:, :3], 3) + 0.2 * rng.standard_normal((n, p))), -1, 1)
-    centers = np.random.default_rng(3).uniform(-0.6, 0.6, (4, p))
-    return np.clip(centers[rng.integers(0, 4, n)] + 0.15 * normal, -1, 1)
+class Table(NamedTuple):
+    """A population: its size, its rows in [-1, 1], and a model that is correct.
+
+    Parameters
+    ----------
+    theta : coefficients, then the intercept; a third of the former are 0.
+    noise : standard deviation of the targets of a ridge regression.
+    """
+
+    n: int
+    model: str
+    sample_rows: RowSampler
+    theta: Floats
+    noise: float
+
+    def scores(self, rows: Floats) -> Floats:
+        """Return the true scores of rows."""
+        return np.asarray(rows @ self.theta[:-1] + self.theta[-1])
+
+    def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Return the rows and targets of a data set."""
+        rows = self.sample_rows(self.n, rng)
+        scores = self.scores(rows)
+        if self.model == "logistic":
+            return rows, (rng.random(self.n) < expit(scores)).astype(float)
+        if self.model == "ridge":
+            return rows, np.clip(scores + self.noise * rng.standard_normal(self.n), -1, 1)
+        return rows, np.minimum(rng.poisson(np.exp(scores)), MAX_COUNT).astype(float)
 
 
-def choose_coefficients(kind: str, model: str) -> Floats:
-    """Return coefficients, then the intercept: a third of the former are 0, and scores have a fixed spread."""
-    _, p = SIZES[kind]
-    rng = np.random.default_rng(41)
-    slopes = rng.standard_normal(p) * (np.arange(p) % 3 != 1)
-    rows = draw_rows(kind, 20_000, p, np.random.default_rng(42))
-    slopes *= SCORE_SPREAD[model] / float(np.std(rows @ slopes))
-    level = {"logistic": 0.4, "ridge": 0.1, "poisson": 0.4}[model]
+def draw_table(kind: str, model: str, index: int) -> Table:
+    """Return table `index` of this kind: everything about it is drawn from a seed of its own."""
+    rng = np.random.default_rng([SEED, KINDS.index(kind), index])
+    n, p = round(4_000 * 5 ** rng.random()), int(rng.integers(4, 15))
     if kind == "rare":
-        level = {"logistic": -4.2, "ridge": 0.1, "poisson": -2.5}[model]
-    return np.append(slopes, level - float(np.mean(rows @ slopes)))
+        n = 5 * n
+    sample_rows = draw_row_sampler(kind, p, rng)
+    rows = sample_rows(20_000, np.random.default_rng([SEED, 1]))
+    slopes = rng.standard_normal(p) * (rng.permutation(p) % 3 != 1)
+    spread = {
+        "logistic": rng.uniform(0.8, 2.0),
+        "ridge": rng.uniform(0.1, 0.25),
+        "poisson": rng.uniform(0.3, 0.6),
+    }[model]
+    slopes *= spread / float(np.std(rows @ slopes))
+    if model == "ridge":  # targets are clipped at 1: longer tails would leave the model
+        slopes *= min(1.0, 0.6 / float(np.abs(rows @ slopes - np.mean(rows @ slopes)).max()))
+    level = {
+        "logistic": rng.uniform(-1, 1),
+        "ridge": rng.uniform(-0.2, 0.2),
+        "poisson": rng.uniform(-0.2, 0.8),
+    }[model]
+    if kind == "rare":
+        level = {"logistic": rng.uniform(-5, -3.8), "ridge": level, "poisson": rng.uniform(-3, -2)}[model]
+    theta = np.append(slopes, level - float(np.mean(rows @ slopes)))
+    return Table(n, model, sample_rows, theta, noise=rng.uniform(0.06, 0.2))
 
 
-def draw_targets(model: str, scores: Floats, rng: np.random.Generator) -> Floats:
-    """Return targets of a correct model."""
-    if model == "logistic":
-        return (rng.random(len(scores)) < expit(scores)).astype(float)
-    if model == "ridge":
-        return np.clip(scores + NOISE * rng.standard_normal(len(scores)), -1, 1)
-    return np.minimum(rng.poisson(np.exp(scores)), MAX_COUNT).astype(float)
+def draw_row_sampler(kind: str, p: int, rng: np.random.Generator) -> RowSampler:
+    """Return a function that draws rows of this kind, with parameters drawn here."""
+    scales, shift = rng.uniform(0.2, 1.0, p), rng.uniform(-0.2, 0.2, p)
+    power, signs, degrees = rng.uniform(0.7, 0.95), rng.choice([-1.0, 1.0], p), rng.uniform(2.2, 4.0)
+    log_spread, rates = rng.uniform(0.7, 1.3, p), rng.uniform(0.03, 0.6, p)
+    mix, error = rng.standard_normal(p - 1), rng.uniform(0.05, 0.3)
+
+    def sample(n: int, generator: np.random.Generator) -> Floats:
+        normal = generator.standard_normal((n, p))
+        if kind in ("independent", "rare"):
+            rows = scales * generator.uniform(-1, 1, (n, p)) + (1 - scales) * shift
+        elif kind == "autoregressive":
+            rows = normal.copy()
+            for j in range(1, p):
+                rows[:, j] = power * rows[:, j - 1] + math.sqrt(1 - power**2) * normal[:, j]
+            rows = rows * signs / 3
+        elif kind == "correlated":
+            rows = math.sqrt(0.9) * generator.standard_normal((n, 1)) + math.sqrt(0.1) * normal
+            rows = rows * scales / 3
+        elif kind == "heavy":
+            rows = generator.standard_t(degrees, (n, p)) / 7 + shift
+        elif kind == "lognormal":
+            rows = np.exp(log_spread * normal) / 15
+        elif kind == "dummies":
+            rows = np.where(np.arange(p) % 3 == 0, normal / 3, generator.random((n, p)) < rates)
+        else:
+            rows = normal / 3
+            rows[:, -1] = (normal[:, :-1] @ mix) / np.linalg.norm(mix) / 3 + error * rows[:, -1]
+        return np.clip(rows, -1, 1)
+
+    return sample
 
 
-def usual_errors(kind: str, model: str, theta: Floats) -> Floats:
+def usual_errors(table: Table) -> Floats:
     """Return the standard errors of the efficient estimate without privacy, at the true coefficients."""
-    n, p = SIZES[kind]
-    rows = np.column_stack([draw_rows(kind, 40_000, p, np.random.default_rng(43)), np.ones(40_000)])
-    scores = rows @ theta
-    weights = np.full(len(rows), NOISE**-2)
-    if model == "logistic":
+    rows = table.sample_rows(40_000, np.random.default_rng([SEED, 2]))
+    scores, rows = table.scores(rows), np.column_stack([rows, np.ones(len(rows))])
+    weights = np.full(len(rows), table.noise**-2)
+    if table.model == "logistic":
         weights = expit(scores) * expit(-scores)
-    elif model == "poisson":
+    elif table.model == "poisson":
         weights = np.exp(scores)
-    return np.sqrt(np.diag(np.linalg.inv((rows * weights[:, None]).T @ rows / len(rows))) / n)
+    return np.sqrt(np.diag(np.linalg.inv((rows * weights[:, None]).T @ rows / len(rows))) / table.n)
 
 
 def make_estimator(model: str, p: int, epsilon: float, seed: int, mechanism: str) -> Any:
@@ -123,75 +150,96 @@ def make_estimator(model: str, p: int, epsilon: float, seed: int, mechanism: str
     return DPPoissonRegressor(target_bounds=(0, MAX_COUNT), **shared)
 
 
-def measure_cell(kind: str, model: str, epsilon: float, sets: int, mechanism: str = "auto") -> dict[str, Any]:
+class SetResult(NamedTuple):
+    """What one data set showed."""
+
+    covered: Floats
+    errors: Floats
+    p_values: Floats
+    predicted: float
+
+
+def measure_set(
+    table: Table, usual: Floats, epsilon: float, seed: int, mechanism: str
+) -> tuple[SetResult, str]:
+    """Fit one data set, and return its results and the mechanism that ran."""
+    rng = np.random.default_rng([SEED, 3, seed])
+    rows, targets = table.draw(rng)
+    fitted = make_estimator(table.model, rows.shape[1], epsilon, SEED + seed, mechanism)
+    fresh = table.sample_rows(60, rng)
+    scores = table.scores(fresh)
+    means = {"logistic": expit(scores), "ridge": scores, "poisson": np.exp(scores)}[table.model]
+    with warnings.catch_warnings(action="ignore"):
+        fitted.fit(rows, targets)
+        low, high = fitted.confidence_intervals(0.95).T
+        ends = fitted.predict_interval(fresh)
+    p_values = np.array([row.p_value for row in fitted.summary().rows])[table.theta == 0]
+    result = SetResult(
+        (low <= table.theta) & (table.theta <= high), fitted.standard_errors_ / usual, p_values,
+        float(np.mean((ends[:, 0] <= means) & (means <= ends[:, 1]))),
+    )  # fmt: skip
+    return result, fitted.plan_.plan.spec.mechanism
+
+
+def measure_cell(
+    kind: str, model: str, epsilon: float, sets: int, mechanism: str = "auto", first: int = 0
+) -> dict[str, Any]:
     """Fit `sets` data sets and return coverage, widths, p-values of zero coefficients and coverage of predictions."""
-    n, p = SIZES[kind]
-    theta = choose_coefficients(kind, model)
-    usual = usual_errors(kind, model, theta)
-    hits, errors, p_values, predicted, start = [], [], [], [], time.process_time()
-    fresh = draw_rows(kind, 100, p, np.random.default_rng(44))
-    means = fresh @ theta[:-1] + theta[-1]
-    targets = {"logistic": expit, "ridge": lambda scores: scores, "poisson": np.exp}[model](means)
-    for index in range(sets):
-        rng = np.random.default_rng([SEED, index])
-        rows = draw_rows(kind, n, p, rng)
-        y = draw_targets(model, rows @ theta[:-1] + theta[-1], rng)
-        fitted = make_estimator(model, p, epsilon, SEED + index, mechanism)
-        with warnings.catch_warnings(action="ignore"):
-            fitted.fit(rows, y)
-            low, high = fitted.confidence_intervals(0.95).T
-            ends = fitted.predict_interval(fresh)
-        hits.append((low <= theta) & (theta <= high))
-        errors.append(fitted.standard_errors_ / usual)
-        p_values += [
-            row.p_value for row, value in zip(fitted.summary().rows, theta, strict=True) if value == 0
-        ]
-        predicted.append((ends[:, 0] <= targets) & (targets <= ends[:, 1]))
-    covered, widths = np.array(hits), np.array(errors)
+    start, results, lowest, ran, sizes = time.process_time(), [], 1.0, set(), []
+    for index in range(first, first + N_TABLES):
+        table = draw_table(kind, model, index)
+        usual, own = usual_errors(table), []
+        sizes.append((table.n, len(table.theta) - 1))
+        for seed in range(sets // N_TABLES):
+            result, name = measure_set(table, usual, epsilon, 10_000 * index + seed, mechanism)
+            own.append(result)
+            ran.add(name)
+        lowest = min(lowest, float(np.mean([result.covered for result in own], axis=0).min()))
+        results += own
+    covered, widths = (np.concatenate([getattr(r, name) for r in results]) for name in ("covered", "errors"))
     finite = np.isfinite(widths)
-    tested = np.array([value for value in p_values if value < 1])
+    p_values = np.concatenate([r.p_values for r in results])
+    tested = p_values[p_values < 1]
+    # one a data set: those of the same data set depend on each other
+    single = np.array([r.p_values[0] for r in results if r.p_values[0] < 1])
     return {
-        "kind": kind, "model": model, "epsilon": epsilon, "sets": sets, "n": n, "p": p,
-        "mechanism": fitted.plan_.plan.spec.mechanism,
-        "coverage": float(covered.mean()), "lowest": float(covered.mean(axis=0).min()),
+        "kind": kind, "model": model, "epsilon": epsilon, "sets": len(results), "sizes": sizes,
+        "mechanisms": sorted(ran),
+        "coverage": float(covered.mean()), "lowest": lowest,
         "finite_coverage": float(covered[finite].mean()) if finite.any() else None,
         "infinite": float(1 - finite.mean()), "width": float(widths[finite].mean()) if finite.any() else None,
         "rejected": float(np.mean(tested < 0.05)) if len(tested) else None,
-        "ks_distance": float(kstest(tested, "uniform").statistic) if len(tested) else None,
-        "predictions": float(np.mean(predicted)),
-        "seconds": (time.process_time() - start) / sets,
+        "ks": float(kstest(single, "uniform").pvalue) if len(single) else None,
+        "ks_small": float(kstest(single, "uniform", alternative="greater").pvalue) if len(single) else None,
+        "predictions": float(np.mean([r.predicted for r in results])),
+        "seconds": (time.process_time() - start) / len(results),
     }  # fmt: skip
 
 
-def print_tables(cells: Sequence[dict[str, Any]], older: Sequence[dict[str, Any]]) -> None:
-    """Print one table a model: coverage / width / infinite share at each epsilon, and the older cells' if given."""
-    before = {(c["kind"], c["model"], c["epsilon"]): c for c in older}
+def print_tables(cells: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> None:
+    """Print one table a model: coverage / width / infinite share at each epsilon, and the other cells' if given."""
+    before = {(c["kind"], c["model"], c["epsilon"]): c for c in others}
     for model in dict.fromkeys(c["model"] for c in cells):
         epsilons = sorted({c["epsilon"] for c in cells if c["model"] == model})
         print(f"\n### {model}\n")
-        print("| table | " + " | ".join(f"epsilon = {epsilon:g}" for epsilon in epsilons) + " |")
+        print("| tables | " + " | ".join(f"epsilon = {epsilon:g}" for epsilon in epsilons) + " |")
         print("|---" * (len(epsilons) + 1) + "|")
-        for kind in SIZES:
+        for kind in KINDS:
             row = []
             for epsilon in epsilons:
                 found = [c for c in cells if (c["kind"], c["model"], c["epsilon"]) == (kind, model, epsilon)]
                 if not found:
+                    row.append("-")
                     continue
                 text = _format_cell(found[-1])
                 if old := before.get((kind, model, epsilon)):
                     text += f" ({_format_cell(old)})"
                 row.append(text)
-            if row:
-                n, p = SIZES[kind]
-                print(f"| {kind} {n:,} x {p} | " + " | ".join(row) + " |")
-    tested = [c for c in cells if c["rejected"] is not None]
-    for name in ("coverage", "predictions"):
-        values = [c[name] for c in cells]
+            if set(row) != {"-"}:
+                print(f"| {kind} | " + " | ".join(row) + " |")
+    for name in ("coverage", "lowest", "predictions", "rejected", "ks", "ks_small"):
+        values = [c[name] for c in cells if c[name] is not None]
         print(f"\n{name}: {min(values):.3f} to {max(values):.3f}, mean {np.mean(values):.3f}")
-    shares = [c["rejected"] for c in tested]
-    print(
-        f"\nzero coefficients with p < .05: {min(shares):.3f} to {max(shares):.3f}, mean {np.mean(shares):.3f}"
-    )
 
 
 def _format_cell(cell: dict[str, Any]) -> str:
@@ -205,17 +253,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     measure = commands.add_parser("measure")
-    measure.add_argument("--models", nargs="+", default=list(SCORE_SPREAD))
-    measure.add_argument("--kinds", nargs="+", default=list(SIZES))
+    measure.add_argument("--models", nargs="+", default=list(MODELS))
+    measure.add_argument("--kinds", nargs="+", default=list(KINDS))
     measure.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     measure.add_argument("--sets", type=int, default=200)
     measure.add_argument("--mechanism", default="auto")
+    measure.add_argument("--first-table", type=int, default=0)
     show = commands.add_parser("print")
     show.add_argument("cells")
-    show.add_argument("older", nargs="?")
+    show.add_argument("others", nargs="?")
     options = parser.parse_args()
     if options.command == "print":
-        files = [options.cells] + ([options.older] if options.older else [])
+        files = [options.cells] + ([options.others] if options.others else [])
         parts = []
         for path in files:
             with open(path, encoding="utf-8") as lines:
@@ -227,7 +276,9 @@ def main() -> None:
             if kind == "rare" and model == "ridge":
                 continue  # there are no rare labels among numbers
             for epsilon in options.epsilons:
-                cell = measure_cell(kind, model, epsilon, options.sets, options.mechanism)
+                cell = measure_cell(
+                    kind, model, epsilon, options.sets, options.mechanism, options.first_table
+                )
                 print(json.dumps(cell), flush=True)
                 print(f"{kind} {model} {epsilon:g}: {_format_cell(cell)}", file=sys.stderr)
 

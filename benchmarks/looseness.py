@@ -257,7 +257,8 @@ def row(kind: type[Theorem[Any]]) -> str:
         else []
     )
     if not cells:
-        return f"| {kind.name} | | | | | no exact attack here |"
+        page = f": see {kind.proof}" if kind.proof else ""
+        return f"| {kind.name} | | | | | none in this script{page} |"
     ordered = sorted(cells, key=lambda cell: cell.ratio)
     worst, typical = ordered[-1], ordered[len(ordered) // 2 - (len(ordered) % 2 == 0)]
     texts = [
@@ -273,8 +274,9 @@ def main() -> None:
         "# How loose each theorem is\n\n"
         "Claimed over attained epsilon; 1 is perfect. Attained is what an exact attack on two neighbours reaches,\n"
         "so the true value lies between. Written by `make bench` (`benchmarks/looseness.py`); delta is 1e-6, that of\n"
-        "the cell in RESULTS.md, or 0 for pure guarantees. Theorems without numbers have no attack of known law here;\n"
-        "their [audits](../docs/audit.md) draw samples instead.\n"
+        "the cell in RESULTS.md, or 0 for pure guarantees. For theorems without numbers no attack is in this\n"
+        "script: their pages and [audits](../docs/audit.md) have others. A theorem is not always the one that a plan\n"
+        "uses in a cell: the tightest is.\n"
     )
     print("| theorem | cells | best | median cell | worst cell | attack |\n|---|---|---|---|---|---|")
     for kind in theorem_kinds():

@@ -10,6 +10,7 @@ underdamped: Ganesh, Thakurta and Upadhyay (2022), section 1.4: is a velocity fa
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -89,7 +90,7 @@ def plateau() -> str:
         (10_000, 500, 0.1, 1.0), (1000, 1000, 0.05, 1.0), (1000, 1000, 0.05, 0.1),
     ):  # fmt: skip
         sampling = {"sampling": "without-replacement", "batch_size": batch} if batch < n else {}
-        run = dict(
+        run: dict[str, Any] = dict(
             n=n, lipschitz=1.0, smoothness=1e-9, diameter=diameter, step_size=0.1, noise_std=noise, n_steps=10**6,
             delta=DELTA, **sampling,
         )  # fmt: skip

@@ -29,7 +29,7 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
 from dplangevin.audit.replay import NoisyRelease
 from dplangevin.mechanisms.exponential import sampler_plans
-from dplangevin.queries import Marginals, column, count_file, count_queries
+from dplangevin.queries import Marginals, column, count_file, count_queries, summarize_table
 from dplangevin.rashomon import RashomonRegion
 from dplangevin.rashomon.fairness import private_counts
 from dplangevin.schema import Schema
@@ -217,6 +217,13 @@ def count_in_file(records: Records, random_state: Any, account: Any, **options: 
         return count_file(
             path, schema=schema, marginals=Marginals.from_schema(schema, bins=2), **(stated | options)
         )
+
+
+def summarize(records: Records, random_state: Any, account: Any, **options: Any) -> Any:
+    """Mean, sum and median of a column."""
+    schema = {"columns": {"x0": {"range": [-8, 8]}}}
+    stated = {"epsilon": 1.0, "delta": 1e-6, "ledger": account, "random_state": random_state}
+    return summarize_table(records.frame(), schema, quantiles=(0.5,), **(stated | options))
 
 
 def counts_by_group(records: Records, random_state: Any, account: Any, **options: Any) -> Any:
@@ -411,6 +418,9 @@ def _other_spenders(units: Units) -> Iterator[Spender]:
         yield other("one query a row, counts", count, adjacency, 0.3, p=2.0, touched_counts=1)
         yield other("counts in a file", count_in_file, adjacency, 0.3, p=2.0)
         yield other("three rows a person, file", count_in_file, adjacency, 0.3, p=2.0, max_rows_per_person=3)
+        yield other("summaries", summarize, adjacency, 0.3)
+        yield other("pure summaries", summarize, adjacency, 0.3, delta=0.0)
+        yield other("three rows a person, summaries", summarize, adjacency, 0.3, max_rows_per_person=3)
         yield other("region", region, adjacency, 0.02, units=units)
         yield other("search", search, adjacency, 0.1, claim=claim_of_attempts, units=units, resumes=False)
     asked = {"reference": "best", "outer": True, "flip_shares": [0.2], "radius": 0.25, "thresholds": 50.0}
@@ -423,7 +433,7 @@ def _other(
     more = {key: options.pop(key) for key in ("claim", "resumes") if key in options}
     more |= {"rows_per_person": options.get("max_rows_per_person", 1)}
     budget = {region: (20.0, 1e-3), search: (30.0, 1e-3)}.get(function, (1.0, 0.0))
-    budget = (1.0, 1e-6) if function in (count, count_in_file) else budget
+    budget = (1.0, 1e-6) if function in (count, count_in_file, summarize) else budget
     more |= {"asked": (budget[0], options.get("delta", budget[1]))}
     more.setdefault("resumes", not options.get("secure"))
 

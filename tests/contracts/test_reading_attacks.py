@@ -27,7 +27,7 @@ from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, 
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Logistic, Problem
-from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
+from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries, summarize_table
 from dplangevin.schema import Schema
 from dplangevin.tables import Dialect, TableFiles, as_table
 
@@ -295,6 +295,11 @@ def attempts(folder: Path) -> dict[str, Any]:
         "model file": file,
         "predict": lambda: model.fit(frame, frame["b"]).predict(frame).tolist(),
         "score": lambda: private_score(model.fit(frame, frame["b"]), frame, frame["b"], epsilon=1.0),
+        "summaries": lambda: repr(
+            summarize_table(
+                frame, {"columns": {"b": {"range": [0, 1]}}}, quantiles=(0.5,), **options
+            ).to_dict()
+        ),
         "marginals": lambda: repr(count_marginals(frame, schema, **options).to_dict()),
         "queries": lambda: repr(
             count_queries(frame, [column("a") > 1, column("b") == "no"], **options).to_dict()

@@ -102,6 +102,11 @@ def test_the_interval_includes_the_error_of_the_public_rows() -> None:
         assert low <= found.curve[-1].value <= high
         assert high - low >= 2 * 1.6 * 0.4 / (size / 3) ** 0.5
         assert "error of the public rows" in str(found)
+        index = [point.epsilon >= found.epsilon for point in found.curve].index(True)
+        around = found.curve[max(index - 1, 0) : index + 1]
+        for end in (0, 1):  # between the ends at the neighbouring points
+            ends = [point.interval[end] for point in around]
+            assert min(ends) <= found.interval[end] <= max(ends)
         widths.append(high - low)
     assert widths[0] > 2 * widths[1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from sklearn import config_context
 from sklearn.base import clone
 
-from dplangevin import DPAdditiveClassifier, DPRidge, Ledger, Schema, plan_fit
+from dplangevin import DPAdditiveClassifier, DPModelSearch, DPRidge, Ledger, Schema, plan_fit
+from dplangevin.rashomon import RashomonRegion, RashomonSampler
+from estimators._models import EVERY
 
 NAME = "<script>alert(1)</script>"
 
@@ -30,6 +33,16 @@ def test_an_estimator_shows_its_guarantee() -> None:
     with config_context(display="text"):
         assert "text/html" not in model._repr_mimebundle_()
     assert "Not fitted; a fit will satisfy" in DPRidge(epsilon=0.7)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "cls", [*EVERY, DPAdditiveClassifier, DPModelSearch, RashomonRegion, RashomonSampler]
+)
+def test_the_html_form_warns_of_nothing(cls: Any) -> None:
+    parts: dict[Any, tuple[Any, ...]] = {DPModelSearch: (DPRidge(), {}), RashomonRegion: (DPRidge(),)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "<div" in cls(*parts.get(cls, (DPRidge(),) if cls is RashomonSampler else ()))._repr_html_()
 
 
 def test_a_shown_epsilon_is_never_below_the_proved_one() -> None:
@@ -64,7 +77,7 @@ def test_plans_schemas_and_budgets(tmp_path: Path) -> None:
     shown = schema._repr_html_()
     assert NAME not in shown
     assert "&lt;script&gt;" in shown
-    assert "[0, 9]" in shown
+    assert "0 to 9" in shown
     assert "2 categories" in shown
     assert "target" in shown
     ledger = Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}")

@@ -196,7 +196,7 @@ def test_schema_learn_alone_prints_the_call() -> None:
     ("make", "words"),
     [
         (lambda: Schema.learn(), "kinds"),
-        (lambda: Schema.learn(a="int"), "'number', 'category' or"),
+        (lambda: Schema.learn(a="int"), "'number', 'category', 'hash' or"),
         (lambda: Schema.learn(a="number", target={"name": "y", "classes": "learn"}), "cannot be learned"),
         (lambda: Schema.learn(a="number", target={"name": "a", "classes": CLASSES}), "list it once"),
         (lambda: Schema.learn(a={"range": "learn", "unit": -1}), "unit"),

@@ -11,7 +11,7 @@ import enum
 import itertools
 from collections import UserList, deque
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -27,6 +27,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from dplangevin.tables import CellColumn, TableFiles, as_column, as_table
+from dplangevin.tables.columns import DerivedColumn
+from dplangevin.tables.readings import DATE_PARTS, DateReading, HashReading
 from fuzz._odd_objects import Indexed, Jax, Loud, Raising, Speaking, Tensor, Valued
 
 ROWS, PLACE = 4, 1
@@ -47,6 +49,7 @@ class Grade(enum.IntEnum):
     low, high = 0, 1
 
 
+EAST = timezone(timedelta(hours=2))
 BASES: dict[str, list[Any]] = {
     "integers": [0, 1, 2],
     "integers beyond doubles": [2**53 + 1, 2**53 + 3, 1],
@@ -74,6 +77,11 @@ BASES: dict[str, list[Any]] = {
     "dates": [date(2020, 1, 1), date(2021, 2, 3), date(1999, 1, 1)],
     "times": [datetime(2020, 1, 1), datetime(2020, 1, 1, 5, 30), datetime(2021, 1, 1)],
     "times with zone": [datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 2, tzinfo=UTC)],
+    "times of several zones": [datetime(2020, 1, 1, 1, tzinfo=EAST), datetime(2020, 1, 1, tzinfo=UTC)],
+    "far dates": [date(1, 1, 1), date(9999, 12, 31), date(1500, 6, 1)],
+    "dates in other forms": ["31.1.2026", "2026-01-31T12:30:00+02:00", "20260131"],
+    "seconds since 1970": [1_700_000_000, 0, -1],
+    "nanoseconds": [pd.Timestamp("2020-01-01T23:59:59.999999999"), pd.Timestamp("1700-01-01")],
     "spans": [timedelta(1), timedelta(0, 5), timedelta(2)],
     "int8": [np.int8(0), np.int8(1), np.int8(-3)],
     "int64": [np.int64(0), np.int64(1), np.int64(2**53 + 1)],
@@ -104,13 +112,16 @@ POISONS: dict[str, Any] = {
     "fraction": Fraction(1, 3), "date": date(2020, 1, 2), "time": datetime(2020, 1, 2, 3, 4, 5),
     "time with zone": datetime(2020, 1, 1, tzinfo=UTC), "clock": time(5, 30), "span": timedelta(1),
     "float32": np.float32(0.1), "long double": np.longdouble("1e400"), "uint64": np.uint64(2**63),
+    "far date": date(9999, 12, 31), "far time": datetime(1, 1, 1),
+    "time in the east": datetime(2020, 1, 1, tzinfo=EAST),
+    "no time": np.datetime64("NaT"),
     "datetime64": np.datetime64("2020-01-01T00:00:00.000000001"), "array of nothing": np.array([]),
     "0-d array": np.array(1), "array of one": np.array([1]), "array of two": np.array([1, 2]), "list": [1],
     "list of two": [1, 2], "dictionary": {"a": 1}, "set": {1}, "tensor": Tensor(1), "index": Indexed(1),
     "loud number": Loud(3.0), "raising object": Raising(), "speaking container": Speaking(),
     "Series": pd.Series([1]), "object": object(),
 }  # fmt: skip
-"""54 odd cells."""
+"""58 odd cells."""
 
 
 def _series(cells: list[Any]) -> Any:
@@ -205,7 +216,7 @@ _TYPED = {
     "pandas array",
     "DataFrame",
 }
-_TIMES = {"date", "time", "time with zone", "clock", "span"}
+_TIMES = {"date", "time", "time with zone", "clock", "span", "far date", "far time", "time in the east"}
 
 
 def changed_by_container(container: str, base: str, poison: str) -> bool:
@@ -253,6 +264,16 @@ def column_of(container: str, given: Any) -> CellColumn:
 LISTED = {"1": 0, "0": 1, "a": 2, "0.5": 3}
 
 
+DERIVED = (
+    *(DateReading(part=part, date_format="iso") for part in DATE_PARTS),
+    DateReading(part="trend", date_format="day.month.year"),
+    DateReading(part="trend", date_format="yyyymmdd"),
+    DateReading(part="trend", date_format="unix"),
+    HashReading(n_buckets=1000, keeps_text=False),
+    HashReading(n_buckets=1000, keeps_text=True),
+)
+
+
 def readings(cells: CellColumn) -> list[tuple[Any, ...]]:
     """Everything that a reader may take from each cell."""
     numbers = cells.numbers()
@@ -265,6 +286,10 @@ def readings(cells: CellColumn) -> list[tuple[Any, ...]]:
             [names[place] if place >= 0 else None for place in people],
             cells.codes(LISTED),
             cells.codes(LISTED, text=True),
+            *(
+                [None if v != v else v for v in DerivedColumn(cells, reading).numbers()]
+                for reading in DERIVED
+            ),
             strict=True,
         )
     )

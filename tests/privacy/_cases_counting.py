@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.noisy_answers.sparse_vector import SparseVectorCorrection
-from dplangevin.queries import count_queries
+from dplangevin.queries import count_queries, summarize_table
+from dplangevin.queries.summaries import SummarizedColumn
+from dplangevin.tables import as_table
 from privacy._case import Case, Draw
 
 DELTA = 0.05
@@ -97,6 +100,50 @@ def queries() -> Case:
     )
 
 
+def summaries() -> Case:
+    """Mean, sum and median of a column: one row moves from one end of the range to the other."""
+    import pandas as pd
+
+    stated = {"columns": {"x": {"range": [0, 10], "missing": "middle"}}}
+    tables = [pd.DataFrame({"x": [value, 4.0]}) for value in (0.0, 10.0)]
+
+    asked: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "quantiles": (0.5,), "random_state": 0}
+    summary = summarize_table(tables[0], stated, **asked)
+    request, mechanism = summary.request, summary.mechanism
+    honest_sums = [request.sum_rows(as_table(table).blocks(), None) for table in tables]
+
+    def released(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        """Release the sums of the table as the front end does, planned once."""
+
+        def sums() -> np.ndarray:
+            return request.sum_rows(as_table(tables[side]).blocks(), mechanism.grid)
+
+        answers = np.array([mechanism.run(sums, rng, None, None).values[0] for _ in range(runs)])
+        return np.asarray(answers @ (honest_sums[1] - honest_sums[0]))
+
+    def unclipped(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        """Values are multiplied by 10 and neither mapped nor clipped: one row moves the sum by 100 instead of 1."""
+
+        def map_values(self: Any, table: Any) -> Any:
+            values = np.asarray(self.feature.cells(table).numbers(), float)
+            return values * 10, np.minimum(values * 12.7, 127).astype(np.int64), np.ones(len(values), bool)
+
+        with mock.patch.object(SummarizedColumn, "map_values", map_values):
+            return released(side, runs, rng)
+
+    return Case(
+        name="summarize_table",
+        configuration="mean, sum and median of a column",
+        covers=("summarize_table",),
+        claim=summary.guarantee,
+        honest=released,
+        sabotages={"no clip": unclipped},
+        exact_ratio=1.0,
+        runs=700,
+        slow=True,
+    )
+
+
 def sparse() -> Case:
     mechanism = SparseVectorCorrection(
         k=20, epsilon=2.0, delta=DELTA, p=2.0, corrections=1, budget_fraction=0.02
@@ -166,5 +213,6 @@ CASES = (
     counts("8 counts, p = 1, secure", k=8, p=1.0, secure=True),
     touched(),
     queries(),
+    summaries(),
     sparse(),
 )

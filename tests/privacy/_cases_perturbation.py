@@ -75,7 +75,8 @@ def objective(adjacency: str, norm: float, delta: float, *, secure: bool = False
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
     schedule = calibrate_objective_perturbation(of.constants, secure=secure, **options)
     name = "objective perturbation, " + ("pure" if delta == 0 else "Gaussian")
-    return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation", slow=secure)
+    more: dict[str, Any] = {"runs": 3000, "slow": True} if secure else {}
+    return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation", **more)
 
 
 def output(adjacency: str, norm: float, delta: float, *, secure: bool = False) -> Case:

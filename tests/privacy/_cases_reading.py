@@ -26,7 +26,7 @@ PEOPLE = 400
 SCHEMA = Schema.from_dict({"columns": {"x": {"categories": ["1", "2"]}}, "missing": "middle"})
 SIDES: tuple[list[Any], list[Any]] = ([1] * PEOPLE, [None, *[1] * (PEOPLE - 1)])
 CELLS = Marginals.from_schema(SCHEMA)
-MECHANISM = plan_counts(tables=CELLS, epsilon=1.0, delta=DELTA, p=2.0)
+MECHANISM = plan_counts(block_sizes=CELLS.sizes(), epsilon=1.0, delta=DELTA, p=2.0)
 
 
 def noisy(counts: tuple[np.ndarray, np.ndarray]) -> Draw:

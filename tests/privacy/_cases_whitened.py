@@ -20,7 +20,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened import mechanism
-from dplangevin.mechanisms.whitened.curvature import release_curvature
+from dplangevin.mechanisms.whitened.curvature import CurvatureLimit, release_curvature
 from dplangevin.mechanisms.whitened.mechanism import (
     DescentState,
     add_symmetric_noise,
@@ -36,7 +36,7 @@ from dplangevin.mechanisms.whitened.whitening import (
     WhiteningTransform,
     second_moment_sum,
 )
-from dplangevin.problem import Clipped, DataBounds, Logistic, Problem
+from dplangevin.problem import Clipped, DataBounds, Logistic, Problem, Squared
 from privacy._case import Case, Draw
 
 Floats = NDArray[np.float64]
@@ -105,8 +105,11 @@ def second_moments(adjacency: str, noise: float) -> Draw:
     return draw
 
 
-def curvatures(adjacency: str, noise: float) -> Draw:
-    """The curvature at 0, where a logistic loss has its largest one, of rows beyond the bound."""
+def curvatures(adjacency: str, noise: float, limit: float = 0.25) -> Draw:
+    """The curvature at 0, where a logistic loss has its largest one, of rows beyond the bound.
+
+    limit : on the curvature of a record, to whose unit the noise is scaled.
+    """
     of = replace(problem(adjacency), loss=Logistic())
     kept = [ArrayDataset(NORM * row[None], np.ones(1), of) for row in np.eye(2)]
     if adjacency == "add-remove":
@@ -114,9 +117,39 @@ def curvatures(adjacency: str, noise: float) -> Draw:
     schedule = replace(SCHEDULE, curvature_noise_std=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        draws = NoiseDraws(rng=rng)
-        made = [release_curvature(schedule, kept[side], stretched(), np.zeros(2), draws) for _ in range(runs)]
+        at = (stretched(), np.zeros(2), NoiseDraws(rng=rng), CurvatureLimit(limit))
+        made = [release_curvature(schedule, kept[side], *at) for _ in range(runs)]
         return np.array([isometric(found.matrix / found.noise_std * noise) for found in made])
+
+    return draw
+
+
+def limited_curvatures(adjacency: str, noise: float) -> Draw:
+    """The same where a record's curvature counts up to a twentieth of its bound, as at rare labels."""
+    return curvatures(adjacency, noise, limit=0.25 / 20)
+
+
+def squared_slopes(adjacency: str, noise: float) -> Draw:
+    """Both means of squared slopes, of a record with the largest slope and of one with none."""
+    of = replace(
+        problem(adjacency), loss=Clipped(Squared(), 0.5), bounds=DataBounds(data_norm=NORM, target=(0, 1))
+    )
+    labels = (0.0, 0.5 if adjacency == "replace-one" else 1.0)
+    rows = NORM * np.array([[0.6, 0.8], [0.6, 0.8]])
+    kept = [ArrayDataset(rows[i : i + 1], np.array([labels[i]]), of) for i in (0, 1)]
+    if adjacency == "add-remove":
+        kept[1] = ArrayDataset(np.zeros((0, 2)), np.zeros(0), of)
+    schedule = replace(SCHEDULE, curvature_noise_std=1.0, slope_noise_std=noise)
+    # at this point the score is 1/2: one label is as far from it as the clip, the other is met
+    at = np.array([0.3, 0.4]) / NORM
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
+        made = [
+            release_curvature(schedule, kept[side], stretched(), at, NoiseDraws(rng=rng), CurvatureLimit(1.0))
+            for _ in range(runs)
+        ]
+        z = 1.645 * noise  # what an upper bound adds
+        return np.array([[found.weighted_square, 4 * (found.mean_square or 0.0) - z] for found in made])
 
     return draw
 
@@ -235,6 +268,18 @@ def moment_case(name: str, draws: object, adjacency: str) -> Case:
     )
 
 
+def slope_case(adjacency: str) -> Case:
+    return Case(
+        name="whitened descent, squared slopes",
+        configuration=f"{adjacency}, earlier releases fixed",
+        covers=COVERS,
+        claim=claimed(adjacency, np.sqrt(2.0)),
+        honest=squared_slopes(adjacency, 1.0),
+        sabotages={"three tenths of the noise": squared_slopes(adjacency, 0.3)},
+        loose="of the second mean an upper bound is shown, which is not negative",
+    )
+
+
 def step_case(adjacency: str) -> Case:
     return Case(
         name="whitened descent, one step",
@@ -279,6 +324,9 @@ CASES = (
     moment_case("first moment", first_moments, "add-remove"),
     moment_case("curvature", curvatures, "replace-one"),
     moment_case("curvature", curvatures, "add-remove"),
+    moment_case("curvature below a limit", limited_curvatures, "replace-one"),
+    slope_case("replace-one"),
+    slope_case("add-remove"),
     moment_case("second moment", second_moments, "replace-one"),
     moment_case("second moment", second_moments, "add-remove"),
     step_case("replace-one"),

@@ -64,7 +64,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "descent": {"mechanism": "noisy-gd"},
     "moments": {"cls": DPRidge, "mechanism": "sufficient-statistics"},
     "pure": {"delta": 0.0},
-    "perturbed": {"delta": 0.0, "mechanism": "objective-perturbation"},
+    "perturbed": {"delta": 0.0, "mechanism": "objective-perturbation", "secure": False},
+    "pure, not exact": {"delta": 0.0, "secure": False},
 }
 
 
@@ -266,6 +267,8 @@ def _mutants(
             unused = {"rows_per_person": 1} if answers else {}
             if key == "spec" and not value.get("n_approach_steps", 1):
                 unused = {"approach_noise_std": 1}
+            if key == "spec" and value.get("release_density_scale") == 0:  # an exact minimiser
+                unused = {"tolerance": 1}
             found += _mutants(value, {**worse, **unused}, here)
         elif isinstance(value, str):
             found += [(here, other) for old, other in NAMES.get(key, {}).items() if value == old]
@@ -390,6 +393,20 @@ def test_a_ledger_that_states_less_than_it_spent_is_refused(tmp_path: Path) -> N
     again["datasets"][0]["entries"] *= 9
     with pytest.raises(checker.Refused):
         checker.check(again)
+
+
+def test_a_pure_release_that_does_not_fit_a_split_budget_is_refused() -> None:
+    budget = checker.Fields("the budget", {"delta_share": 0.1})
+    with localcontext(checker.CONTEXT):
+        left = checker.charge(
+            [D(0), D(0), D("0.25")], [checker.Cost("pure", D("0.1"))], D(0), "parts", budget
+        )
+        assert 0 < left[2] < D("0.25")
+        for size in ("0.9", "5"):
+            with pytest.raises(checker.Refused):
+                checker.charge(
+                    [D(0), D(0), D("0.25")], [checker.Cost("pure", D(size))], D(0), "parts", budget
+                )
 
 
 def test_a_guarantee_that_contradicts_the_checker_is_an_error() -> None:

@@ -125,9 +125,14 @@ def _resolve_attribute(package: str, name: str, home: str) -> Any:
 
 def _iterate_entries() -> Iterator[tuple[str, MechanismEntry]]:
     """Yield every kind of run, with the package in which it lives."""
-    for package in MECHANISM_PACKAGES:
-        for entry in _load_module(package).MECHANISM_ENTRIES:
-            yield package, entry
+    return iter(_entries_of(MECHANISM_PACKAGES))
+
+
+@cache
+def _entries_of(packages: tuple[str, ...]) -> tuple[tuple[str, MechanismEntry], ...]:
+    return tuple(
+        (package, entry) for package in packages for entry in _load_module(package).MECHANISM_ENTRIES
+    )
 
 
 def _spec_of(package: str, entry: MechanismEntry) -> Any:
@@ -144,10 +149,15 @@ def _entry_for(kind: type[Spec]) -> tuple[str, MechanismEntry]:
     )
 
 
-def _planners_by_name() -> dict[str, tuple[str, MechanismEntry, PlannerEntry]]:
+def _planners_by_name() -> Mapping[str, tuple[str, MechanismEntry, PlannerEntry]]:
+    return _planners_of(MECHANISM_PACKAGES)
+
+
+@cache
+def _planners_of(packages: tuple[str, ...]) -> Mapping[str, tuple[str, MechanismEntry, PlannerEntry]]:
     return {
         planner.name: (package, entry, planner)
-        for package, entry in _iterate_entries()
+        for package, entry in _entries_of(packages)
         for planner in entry.planners
     }
 

@@ -8,7 +8,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from dplangevin.schema import CategoricalColumn, Schema
+from dplangevin.schema import CategoricalColumn, DateColumn, HashedColumn, Schema
+from dplangevin.tables.readings import text_of_days
 
 ADVERSARIAL_CELLS: Mapping[str, Any] = {
     "null": None,
@@ -49,11 +50,13 @@ def schema_boundary_cells(schema: Schema | None, column: str) -> dict[str, Any]:
     stated_column = schema.column(column)
     if isinstance(stated_column, CategoricalColumn):
         return {"first category": stated_column.categories[0], "last category": stated_column.categories[-1]}
-    return {
-        "low end": stated_column.low,
-        "high end": stated_column.high,
-        "beyond the range": 2 * stated_column.high - stated_column.low,
-    }
+    if isinstance(stated_column, HashedColumn):
+        return {}
+    beyond = 2 * stated_column.high - stated_column.low
+    if isinstance(stated_column, DateColumn):
+        ends = {"low end": stated_column.low, "high end": stated_column.high}
+        return {name: text_of_days(day) for name, day in ends.items()}
+    return {"low end": stated_column.low, "high end": stated_column.high, "beyond the range": beyond}
 
 
 def _all_columns(schema: Schema) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""`dplangevin count`: private counts of a table on disk."""
+"""`dplangevin count` and `summarize`: private counts, means, sums and quantiles of a table on disk."""
 
 from __future__ import annotations
 
@@ -76,6 +76,25 @@ Output = Annotated[
     Path | None,
     _panel_option("--output", "Write .parquet, .csv or .json; default: print.", _OUTPUT_PANEL, "FILE", "-o"),
 ]
+RequiredSchema = Annotated[
+    Path, _panel_option("--schema", "The public schema, JSON or TOML.", _COUNTED_PANEL, "FILE")
+]
+NumericColumns = Annotated[
+    str | None, _panel_option("--columns", "Columns with a range: a,b. Default: all.", _COUNTED_PANEL, "A,B")
+]
+Statistics = Annotated[
+    str, _panel_option("--statistics", "mean, sum, both, or '' for none.", _COUNTED_PANEL, "WORDS")
+]
+Quantiles = Annotated[
+    str | None, _panel_option("--quantiles", "Probabilities: .25,.5,.75.", _COUNTED_PANEL, "Q,Q")
+]
+By = Annotated[
+    str | None, _panel_option("--by", "Column of the schema that groups the rows.", _COUNTED_PANEL, "COLUMN")
+]
+SummaryOutput = Annotated[
+    Path | None,
+    _panel_option("--output", "Write .csv or .json; default: print.", _OUTPUT_PANEL, "FILE", "-o"),
+]
 
 
 @expand_option_groups
@@ -146,12 +165,95 @@ def count_table(
         )
 
 
+@expand_option_groups
+def summarize_file(
+    data: Data,
+    epsilon: o.TargetEpsilon,
+    delta: o.TargetDelta,
+    *,
+    schema: RequiredSchema,
+    columns: NumericColumns = None,
+    statistics: Statistics = "mean,sum",
+    quantiles: Quantiles = None,
+    by: By = None,
+    delimiter: Delimiter = None,
+    adjacency: o.Adjacency = "replace-one",
+    max_rows_per_person: RowsPerPerson = 1,
+    secure: Secure = None,
+    release_options: ReleaseOptions,
+    output: SummaryOutput = None,
+    output_format: OutputFormat,
+) -> None:
+    """Release means, sums and quantiles of columns with stated ranges, with intervals, under one guarantee.
+
+    The noise is printed before the file is read; the guarantee covers the whole output.
+    """
+    from dplangevin.cli import _tables
+    from dplangevin.queries import summarize_table
+    from dplangevin.schema import Schema
+
+    _check_output(output, data, schema, release_options, None, (".csv", ".json"))
+    loaded_schema = Schema.load(schema)
+    is_verbose = not (output_format.quiet or output_format.as_json)
+    with _outputs.deliver_results(release_options) as delivery:
+        summary = summarize_table(
+            data,
+            loaded_schema,
+            _split_list(columns) if columns else None,
+            epsilon=epsilon,
+            delta=delta,
+            statistics=_split_list(statistics),
+            quantiles=[_read_quantile(text) for text in _split_list(quantiles or "")],
+            by=by,
+            adjacency=adjacency,  # type: ignore[arg-type]
+            max_rows_per_person=max_rows_per_person,
+            secure=secure,
+            dialect=_tables.text_dialect(delimiter),
+            random_state=release_options.random_state,
+            ledger=release_options.open_budget("dplangevin summarize"),
+            checkpoint=release_options.checkpoint,
+            announce=_announce_mechanism if is_verbose else None,
+            progress=_print_progress if is_verbose and sys.stderr.isatty() else None,
+        )
+        is_json = output.suffix == ".json" if output is not None else output_format.as_json
+        text = summary.to_json() if is_json else summary.to_csv("," if output is not None else "\t")
+        _outputs.deliver_text(delivery, "the summary", output, text)
+        delivery.finish()
+    if output_format.as_json and output is not None:
+        short = {"mechanism": summary.mechanism.to_dict(), "output": str(output)}
+        typer.echo(json.dumps(short, allow_nan=False))
+    if is_verbose:
+        typer.echo(
+            summary.describe_error() + (f" Written to {output}." if output is not None else ""), err=True
+        )
+
+
+def _split_list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _read_quantile(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameter(
+            f"--quantiles must be numbers between 0 and 1, such as .25,.5,.75; got {text!r}."
+        ) from None
+
+
 def _check_output(
-    output: Path | None, data: Path, schema: Path | None, release_options: ReleaseOptions, total: float | None
+    output: Path | None,
+    data: Path,
+    schema: Path | None,
+    release_options: ReleaseOptions,
+    total: float | None,
+    suffixes: tuple[str, ...] = (".parquet", ".csv", ".json"),
 ) -> None:
     """Check before the budget is charged what the command needs afterwards."""
-    if output is not None and output.suffix not in (".parquet", ".csv", ".json"):
-        raise InvalidParameter(f"--output {str(output)!r} must end in .parquet, .csv or .json.")
+    if output is not None and output.suffix not in suffixes:
+        raise InvalidParameter(
+            f"--output {str(output)!r} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}."
+        )
     _outputs.check_outputs(
         {"--output": output, "--checkpoint": release_options.checkpoint},
         reads=(data, schema),

@@ -22,7 +22,7 @@ from dplangevin._version import __version__
 from dplangevin.cli import _outputs
 from dplangevin.cli.account import account_command, calibrate_command
 from dplangevin.cli.audit import app as audit_app
-from dplangevin.cli.count import count_table
+from dplangevin.cli.count import count_table, summarize_file
 from dplangevin.cli.demo import reproduce_figures, run_demo
 from dplangevin.cli.doctor import run_doctor
 from dplangevin.cli.export import export_model
@@ -161,6 +161,7 @@ app.command("export")(export_model)
 app.command("choose-epsilon")(choose_epsilon_command)
 app.command("sample")(sample_coefficients)
 app.command("count")(count_table)
+app.command("summarize")(summarize_file)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_figures)
 app.command("rashomon")(rashomon_command)

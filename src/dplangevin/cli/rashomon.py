@@ -425,14 +425,15 @@ def _to_frame(table: Any, schema: Any) -> Any:
     """Return the public inputs as a DataFrame, each column as the schema parses it."""
     import pandas as pd
 
-    from dplangevin.schema import CategoricalColumn
+    from dplangevin.schema import DateColumn, NumericColumn
 
     schema.validate(table.names)
     columns: dict[str, Any] = {}
     for column in schema.columns:
         cells = table.column(column.name)
-        is_categorical = isinstance(column, CategoricalColumn)
-        columns[column.name] = cells.texts(text=column.text) if is_categorical else cells.numbers()
+        is_number = isinstance(column, NumericColumn)
+        is_text = not isinstance(column, NumericColumn | DateColumn) and column.text
+        columns[column.name] = cells.numbers() if is_number else cells.texts(text=is_text)
     return pd.DataFrame(columns)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin._progress import progress
+from dplangevin.accounting.registry import mechanisms_with
 from dplangevin.cli import models as m
 from dplangevin.cli.option_groups import (
     OutputFormat,
@@ -18,6 +19,7 @@ from dplangevin.cli.option_groups import (
 )
 from dplangevin.errors import InvalidParameter
 
+AUTO = "auto"
 SAMPLED_MODELS = ("logistic", "svc", "ridge", "huber", "quantile")
 
 
@@ -35,10 +37,8 @@ def sample_coefficients(
     adjacency: m.Adjacency = "replace-one",
     mechanism: Annotated[
         str,
-        typer.Option(
-            "--mechanism", help="exponential, a draw; or langevin, the average of a stated or chosen run."
-        ),
-    ] = "exponential",
+        typer.Option("--mechanism", help="auto, a draw; or langevin, the average of a stated or chosen run."),
+    ] = AUTO,
     beta: m.Beta = None,
     time: m.Time = None,
     n_steps: m.NSteps = None,
@@ -64,13 +64,14 @@ def sample_coefficients(
     if model not in SAMPLED_MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(SAMPLED_MODELS)}; got {model!r}.")
     stated = m.stated_run(beta, time, n_steps)
-    if mechanism not in ("exponential", "langevin"):
-        raise InvalidParameter(f"--mechanism must be exponential or langevin; got {mechanism!r}.")
-    if mechanism == "exponential" and stated is not None:
-        raise InvalidParameter("--beta, --time and --n-steps need --mechanism langevin.")
-    if mechanism == "langevin" and (tier not in ("auto", "process") or delta == 0):
+    processes = mechanisms_with("stated_parameters")
+    if mechanism not in (AUTO, *processes):
+        raise InvalidParameter(f"--mechanism must be {AUTO} or {', '.join(processes)}; got {mechanism!r}.")
+    if mechanism == AUTO and stated is not None:
+        raise InvalidParameter(f"--beta, --time and --n-steps need --mechanism {', '.join(processes)}.")
+    if mechanism != AUTO and (tier not in ("auto", "process") or delta == 0):
         raise InvalidParameter(
-            "--mechanism langevin is private by its own noise: it needs --delta above 0, and has no other --tier."
+            f"--mechanism {mechanism} is private by its own noise: it needs --delta above 0, and has no other --tier."
         )
     _outputs.check_outputs(
         {"--checkpoint": release_options.checkpoint},
@@ -88,7 +89,7 @@ def sample_coefficients(
         typer.echo(str(sampler_plan), err=True)
     else:
         sampler_plan = plan_sampler(
-            problem, epsilon, delta, "process" if mechanism == "langevin" else tier,  # type: ignore[arg-type]
+            problem, epsilon, delta, tier if mechanism == AUTO else "process",  # type: ignore[arg-type]
             padding=padding, max_seconds=max_seconds, verbose=not output_format.quiet,
         )  # fmt: skip
     records, budget = ArrayDataset(features, labels, problem), release_options.open_budget()

@@ -74,7 +74,7 @@ class Dataset(ABC):
         """Return how gradients of this loss are summed, for `verbose`."""
         return f"Gradients: {type(self).__name__}, {self.kernel(loss).describe()}, {self._thread_count()} thread(s)."
 
-    def _pieces(self, rows: NDArray[np.integer[Any]] | None) -> Iterator[Block]:
+    def pieces(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
         """Yield the same records as `blocks`, in larger pieces of whole groups; rows may be in single precision."""
         return self.blocks(rows)
 
@@ -112,7 +112,7 @@ class Dataset(ABC):
         finite = self.within_bounds and size * self.problem.row_norm**2 < 1e300
 
         total, n_seen = np.zeros(parameters.shape), 0
-        pieces, n_threads = self._pieces(rows), self._thread_count()
+        pieces, n_threads = self.pieces(rows), self._thread_count()
         if n_threads == 1:
             for piece in pieces:
                 total += kernel.gradient(piece, parameters, finite)
@@ -301,7 +301,7 @@ class StoredDataset(Dataset):
         for block in self._slice_blocks(rows, ROWS_PER_GROUP):
             yield block._replace(rows=block.rows.astype(np.float64, copy=False))
 
-    def _pieces(self, rows: NDArray[np.integer[Any]] | None) -> Iterator[Block]:
+    def pieces(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
         return self._slice_blocks(rows, piece_rows(self._rows.shape[1]))
 
     def _slice_blocks(self, rows: NDArray[np.integer[Any]] | None, step: int) -> Iterator[Block]:
@@ -333,17 +333,17 @@ class StoredDataset(Dataset):
         return self._copy_with(_weights=weights)
 
     def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> StoredDataset:
-        if in_place and self._owns_rows:
-            grid.snap(self._rows)
-            return self._copy_with()
-        rows = self._allocate_rows(self._rows.shape, self._rows.dtype)
-        for start in range(0, len(rows), ROWS_PER_GROUP):
-            part = slice(start, start + ROWS_PER_GROUP)
-            rows[part] = self._rows[part]
-            grid.snap(rows[part])
-        return self._copy_with(_rows=rows)
+        if in_place and self._owns_rows and grid.dtype.itemsize <= self._rows.itemsize:
+            # rounded rows follow each other from the same first byte on
+            rows = self._rows.reshape(-1).view(grid.dtype)[: self._rows.size].reshape(self._rows.shape)
+            grid.snap_into(self._rows, rows)
+            self._rows = rows  # whoever still asks this data set meets rounded rows as well
+        else:
+            rows = self._allocate_rows(self._rows.shape, grid.dtype)
+            grid.snap_into(self._rows, rows)
+        return self._copy_with(_rows=rows, n_bytes=rows.nbytes)
 
-    def _copy_with(self, **arrays: NDArray[Any]) -> StoredDataset:
+    def _copy_with(self, **arrays: Any) -> StoredDataset:
         """Return this data set with other arrays, without anything cached about the old ones."""
         twin: StoredDataset = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
@@ -421,7 +421,6 @@ class ArrayDataset(StoredDataset):
         self._problem = problem
         n, columns = len(features), problem.n_features
         rows = np.empty((n, problem.n_columns), np.float32 if features.dtype == np.float32 else np.float64)
-        rows[:, columns:] = 1.0
         unit = row_weights is None and problem.bounds.weight_bound >= 1
         self._store_arrays(rows, np.empty(n), None if unit else np.ones(n))
         for start in range(0, n, ROWS_PER_GROUP):  # by blocks, so that no second copy of X is made
@@ -431,6 +430,7 @@ class ArrayDataset(StoredDataset):
                 features[part], labels[part], part_weights, out=rows[part, :columns]
             )
             _, self._labels[part], clipped_weights = clipped
+            rows[part, columns:] = 1.0
             if self._weights is not None:
                 self._weights[part] = clipped_weights
 

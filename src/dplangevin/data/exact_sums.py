@@ -38,7 +38,10 @@ from dplangevin.problem.losses.base import SLOPE_KINDS, SlopeFormula
 
 Slopes = Callable[[Floats, Floats], Floats]
 
-GRADIENT_CACHE_BYTES = 1 << 21
+WIDE_CACHE_BYTES = 1 << 21
+"""Rows of one matrix product whose own cost is above that of reading them."""
+GRADIENT_CACHE_BYTES = 1 << 20
+COMPILED_MODULE = "dplangevin.data._exact_kernels"
 _MAX_TIES = 4096
 
 
@@ -65,7 +68,7 @@ def sum_outer_products(rows: NDArray[Any], grid: RowGrid) -> Words:
     total = WordSum((size, size))
     if grid.row_bits == 20:
         group = np.zeros((size, size))
-        for _, part, ends in _pieces(rows):
+        for _, part, ends in _pieces(rows, WIDE_CACHE_BYTES):
             group += part.T @ part
             if ends:
                 group /= grid.unit**2
@@ -127,13 +130,14 @@ def sum_gradients(
     given = np.ascontiguousarray(point[:, 0]) if vector else point
     rule = LawSlopes(slopes, slope_bound, given) if isinstance(slopes, SlopeFormula) else None
     total, group, per_unit = WordSum(given.shape), np.zeros(given.shape), 1 / grid.unit
-    buffer = np.empty((GROUP, *given.shape[1:]))
+    buffer = np.empty((*given.shape[1:], GROUP))
     with np.errstate(over="ignore", invalid="ignore"):
         for block in blocks:
             limits = block.limits if isinstance(block.limits, np.ndarray) else None
             for part, rows, ends in _pieces(block.rows, GRADIENT_CACHE_BYTES):
                 labels, limit = block.labels[part], block.limits if limits is None else limits[part]
-                scores = np.matmul(rows, given, out=buffer[: len(rows)])
+                # several scores are stored class by class: operations across classes are then as fast as others
+                scores = np.matmul(given.T, rows.T, out=buffer[..., : len(rows)]).T
                 if rule is not None:
                     a = rule.round_slopes(scores, rows, labels, limit)
                 else:
@@ -183,7 +187,7 @@ def sum_gradients_compiled(
 def _second_moment(data: Any, grid: RowGrid) -> Words:
     size, seen = data.problem.n_columns, 0
     total = np.zeros((2, size, size), np.int64)
-    for block in data.blocks():
+    for block in data.pieces():
         total = carry(total + sum_outer_products(block.rows, grid))
         seen += len(block.rows)
     data.check_row_count(seen)
@@ -193,7 +197,7 @@ def _second_moment(data: Any, grid: RowGrid) -> Words:
 def _long_rows(data: Any, transform: IntegerTransform) -> Words:
     size, seen = data.problem.n_columns, 0
     total = np.zeros((2, 2, size, size), np.int64)
-    for block in data.blocks():
+    for block in data.pieces():
         total = carry(total + sum_long_rows(block.rows, transform))
         seen += len(block.rows)
     data.check_row_count(seen)
@@ -203,7 +207,7 @@ def _long_rows(data: Any, transform: IntegerTransform) -> Words:
 def _shortened_rows(data: Any, transform: IntegerTransform) -> Words:
     size, seen = data.problem.n_columns, 0
     total = np.zeros((2, size, size), np.int64)
-    for block in data.blocks():
+    for block in data.pieces():
         total = carry(total + sum_shortened_rows(block.rows, transform))
         seen += len(block.rows)
     data.check_row_count(seen)
@@ -223,7 +227,7 @@ def _gradient(
 
     def blocks() -> Iterator[RecordBlock]:
         nonlocal seen
-        for block in data.blocks(batch):
+        for block in data.pieces(batch):
             seen += len(block.labels)
             limits = grid.max_limit if block.weights is None else block.weights
             yield RecordBlock(block.rows, block.labels, limits)
@@ -241,7 +245,7 @@ class ExactSums:
 
     Noise is added to them by `add_rounded_gaussian_noise`; what follows is post-processing in doubles.
 
-    data : blocks() yields records with rows, labels and weights, and sum_over_blocks(task, ...) adds task(part, ...)
+    data : pieces() yields records with rows, labels and weights, and sum_over_blocks(task, ...) adds task(part, ...)
         over the parts of the data, as `Dataset` does.
     """
 

@@ -25,6 +25,8 @@ SURELY = 1 - 2.0**-8
 BOUND_BITS = 32
 STEP_BITS = 20
 MAX_EXPONENT_RANGE = 300
+SINGLE_RANGE = (2.0**-100, 2.0**90)
+"""Units of grids whose rows are stored in single precision: no entry is subnormal or overflows."""
 MAX_FILTER_GAIN = 1e6
 """Largest square by which a filter may enlarge rounding: 1e6 times 1e-13 is far below its margin."""
 MAX_EXPECTED_SQUARE = 0.25
@@ -65,24 +67,31 @@ class RowGrid:
     def max_limit(self) -> float:
         return float(1 << self.slope_bits)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The shortest type of numbers that holds every row on the grid: 24 binary digits, as single precision has."""
+        return np.dtype(np.float32 if SINGLE_RANGE[0] <= self.unit <= SINGLE_RANGE[1] else np.float64)
+
     def snap(self, rows: NDArray[Any]) -> None:
         """Round the rows [n, p] towards zero to the grid, in place; done twice, it changes nothing.
 
         A row beyond the norm, which only rounding of the bound itself can leave there, is drawn in by a hair, and
         counts as zero if that is not enough or if an entry is no number. float32 holds the same multiples.
         """
+        self.snap_into(rows, rows)
+
+    def snap_into(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """Write the rows, rounded to the grid, to `out`, which may be the rows themselves or begin where they do."""
         step = piece_rows(rows.shape[1])
-        for start in range(0, len(rows), step):
-            part = rows[start : start + step]
-            with np.errstate(invalid="ignore", over="ignore"):
-                whole = part.astype(np.float64)
-                whole /= self.unit  # a power of two: no rounding
+        with np.errstate(invalid="ignore", over="ignore"):
+            for start in range(0, len(rows), step):
+                part = rows[start : start + step]
+                whole = np.divide(part, self.unit, dtype=np.float64)  # a power of two: no rounding
                 np.trunc(whole, out=whole)
                 long = np.flatnonzero(~(np.einsum("ij,ij->i", whole, whole) <= self.max_square))
                 if len(long):
                     whole[long] = self._drawn_in(part[long].astype(np.float64) / self.unit)
-                whole *= self.unit
-            part[...] = whole
+                np.multiply(whole, self.unit, out=out[start : start + step], casting="same_kind")
 
     def _drawn_in(self, whole: Floats) -> Floats:
         whole = np.trunc(whole * INWARD)
@@ -163,10 +172,9 @@ class IntegerTransform:
         self.earlier = None if earlier is None else np.asarray(earlier, np.float64)
         self.unit_bound = self.bound / grid.max_norm
         """R for rows of norm 1: what the noise is in units of."""
-        columns = [[int(v) for v in column] for column in self.basis.T]
-        assert all(sum(v * v for v in c) * grid.max_square < 1 << 106 for c in columns)
-        most = max(sum(map(abs, column)) for column in columns)
-        self.limb_bits = min(24, EXACT_BITS - most.bit_length())
+        whole = np.abs(self.basis).astype(np.int64)
+        assert max(_column_squares(whole)) * grid.max_square < 1 << 106
+        self.limb_bits = min(24, EXACT_BITS - int(whole.sum(axis=0).max()).bit_length())
         self.filter = CertifiedRowFilter.build(self) if has_filter else None
 
     def coordinates(self, rows: Floats) -> Floats:
@@ -186,6 +194,13 @@ class IntegerTransform:
         inner = split_limbs([self.basis.T @ limb for limb in to_limbs(words, bits)], bits)
         outer = join_limbs([limb @ self.basis for limb in inner], bits)
         return Dyadic(outer, self.exponents[:, None] + self.exponents)
+
+
+def _column_squares(whole: Words) -> list[int]:
+    """Squared lengths of columns of whole numbers below 2^40, exactly: sums of products of 20 digits are below 2^54."""
+    high, low = whole >> 20, whole & ((1 << 20) - 1)
+    parts = ((high * high).sum(axis=0), (high * low).sum(axis=0), (low * low).sum(axis=0))
+    return [(int(a) << 40) + (int(b) << 21) + int(c) for a, b, c in zip(*parts, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

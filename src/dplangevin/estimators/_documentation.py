@@ -61,9 +61,9 @@ ATTRIBUTES_DOC = """\
 
 
 PRIVACY_DOC = """\
-    The fit is (epsilon, delta)-DP for all rows of a person with at most max_rows_per_person rows, and is charged to
-    the ledger once, before the data are read. `privacy_` names the theorem, its conditions and its assumptions;
-    everything computed from the fitted attributes is post-processing and costs nothing.
+    **Privacy.** The fit is (epsilon, delta)-DP for all rows of a person with at most max_rows_per_person rows, and is
+    charged to the ledger once, before the data are read. `privacy_` names the theorem, its conditions and its
+    assumptions; everything computed from the fitted attributes is post-processing and costs nothing.
 """
 CLASSES_DOC = """\
     class_weight : {label: weight}, public; every sensitivity is multiplied by the largest one. Other labels weigh 1.
@@ -118,7 +118,7 @@ def fill_docstring(name: str, docstring: str | None, own_parameters: str, exampl
         return None
     shared = (
         f"{own_parameters}{PARAMETERS_DOC}\n    Attributes\n    ----------\n{ATTRIBUTES_DOC}"
-        f"\n    Privacy\n    -------\n{PRIVACY_DOC}"
+        f"\n    Notes\n    -----\n{PRIVACY_DOC}"
     )
     docstring = docstring.replace("    {parameters}\n", "    Parameters\n    ----------\n    {shared}\n")
     return docstring.replace("    {shared}\n", shared).replace("    {example}\n", example.render(name))

@@ -25,13 +25,15 @@ from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
 from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation
+from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR
 from dplangevin.planner.fit_plan import FitPlan, plan_request
 from dplangevin.planner.request import AUTO, Request
 from dplangevin.problem import Problem, WholeSpace
 
 DEFAULT_CURVATURE_FRACTION = 0.05
-MIN_COUNT_FRACTION = 0.2
-"""Unless a fraction is stated, counts get more: noise is scaled to the largest count, far above most rates."""
+LARGEST_FRACTION, MAX_RELATIVE_EDGE = 0.2, 0.5
+"""Unless a fraction is stated, it is raised up to this one, until the spectrum of the noise reaches no further
+than half of the curvature."""
 MIN_OBJECTIVE_FRACTION, MAX_CURVATURE_FRACTION, TARGET_RELATIVE_NOISE = 0.15, 0.5, 0.2
 """With objective perturbation the curvature is released in the coordinates of the columns, and unless a fraction is
 stated it gets more of the budget: 0.15, and with many coefficients up to a half, until its noise is at most a fifth of
@@ -124,19 +126,31 @@ def plan_with_intervals(
         )
     if weighted or request.weight_bound != 1:
         raise InvalidParameter(
-            "intervals need equally weighted records; leave sample_weight and weight_bound out."
+            "intervals need equally weighted records; leave sample_weight, class_weight and weight_bound out."
         )
-    if not is_fraction_stated and request.make_loss(request.needed_clip).unclipped_loss.log_link:
-        budget_fraction = max(budget_fraction, MIN_COUNT_FRACTION)
+    if not is_fraction_stated:
+        budget_fraction = _raise_for_noise(budget_fraction, request)
     if (mechanism := _mechanism_with_curvature(request, budget_fraction)) is not None:
-        with_curvature = replace(request, mechanism=mechanism, curvature_fraction=budget_fraction)
-        return plan_request(with_curvature), None
+        return plan_request(replace(request, curvature_fraction=budget_fraction), mechanism), None
     return _plan_objective_perturbation(
         budget_fraction if is_fraction_stated else max(budget_fraction, MIN_OBJECTIVE_FRACTION),
         request,
         rows_per_person=rows_per_person,
         is_fraction_stated=is_fraction_stated,
     )
+
+
+def _raise_for_noise(budget_fraction: float, request: Request) -> float:
+    """Return a fraction at which noise leaves the curvature in whitened coordinates visible, at most LARGEST_FRACTION.
+
+    There it is near M R^2 / p times the identity, and noise alone spreads its eigenvalues by sqrt(2 p) deviations.
+    """
+    if request.delta == 0:
+        return budget_fraction
+    size = request.n_columns
+    unit = CURVATURE_ROW_FACTOR * size * math.sqrt(request.n_changed_records)
+    edge = unit * math.sqrt(2 * size) / (request.n * request.mu * math.sqrt(budget_fraction))
+    return max(budget_fraction, min(budget_fraction * (edge / MAX_RELATIVE_EDGE) ** 2, LARGEST_FRACTION))
 
 
 def _mechanism_with_curvature(request: Request, budget_fraction: float) -> str | None:

@@ -22,6 +22,15 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._call_context import find_foreign_steps, find_learned_steps
 from dplangevin.estimators._held_out import FeatureView, HeldOutRecords
+from dplangevin.estimators._histogram_metrics import (
+    CONFUSION_METRICS,
+    ReliabilityBin,
+    area_under_curve,
+    average_precision,
+    bin_edges,
+    interpret_confusion,
+    reliability_table,
+)
 from dplangevin.estimators._posterior import half_width, proportion_interval
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumNoise
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
@@ -30,50 +39,18 @@ from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import CellColumn, as_column, label_indices
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReliabilityBin:
-    """Bin of a reliability table.
-
-    Parameters
-    ----------
-    low, high : the bin holds predicted probabilities in [low, high).
-    fraction : of the records in the bin.
-    positive_rate : of the records in the bin, with noise.
-    interval : confidence interval of the positive rate.
-    """
-
-    low: float
-    high: float
-    fraction: float
-    positive_rate: float
-    interval: tuple[float, float]
-
-
-def bin_edges(bins: int | Sequence[float]) -> Floats:
-    """Return public edges from 0 to 1: those given, or sin^2 of equal angles (finer where rates vary less)."""
-    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
-        number = _check.check_count("bins", bins, minimum=2)
-        return np.sin(np.linspace(0.0, math.pi / 2, number + 1)) ** 2
-    try:
-        edges = np.asarray(bins, float)
-    except (TypeError, ValueError):
-        edges = np.zeros(0)
-    if edges.ndim != 1 or len(edges) < 3 or edges[0] != 0 or edges[-1] != 1 or not (np.diff(edges) > 0).all():
-        raise InvalidParameter(
-            f"bins must be a number of bins or increasing public edges from 0 to 1, got {bins!r}."
-        )
-    return edges
-
-
 def record_losses(model: Any, X: Any, y: CellColumn, metric: str, cap: float) -> Floats:
     """Return each record's loss in [0, 1]: 1 if its prediction is wrong, or its loss over the cap; 1 if undefined."""
     if metric == "accuracy":
         return _error_indicators(as_column(np.asarray(model.predict(X)).ravel(), "predictions"), y, model)
-    if metric == "squared-error":
+    if metric in ("squared-error", "absolute-error"):
         with np.errstate(over="ignore", invalid="ignore"):
-            errors = (
+            errors = np.abs(
                 np.asarray(model.predict(X), float).ravel() - np.asarray(as_column(y, "y").numbers(), float)
-            ) ** 2
+            ) ** (2 if metric == "squared-error" else 1)
+    elif metric == "brier":
+        codes = _label_codes(model, y)
+        errors = np.where(codes < 0, 1.0, (_predict_probabilities(model, X)[:, 1] - (codes == 1)) ** 2)
     else:
         probabilities, label_index = _predict_probabilities(model, X), _label_codes(model, y)
         label_probability = probabilities[np.arange(len(label_index)), label_index]
@@ -114,83 +91,69 @@ def score_histogram(model: Any, X: Any, y: CellColumn, edges: Floats) -> Floats:
     return counts.reshape(2, -1).astype(float)
 
 
+def confusion_counts(model: Any, X: Any, y: CellColumn) -> Floats:
+    """Return counts [label, predicted label], 1 for the positive one (the last class), 0 for every other label."""
+    predicted = _label_codes(model, as_column(np.asarray(model.predict(X)).ravel(), "predictions"))
+    positions = 2 * (_label_codes(model, y) == 1) + (predicted == 1)
+    return np.bincount(positions.astype(int), minlength=4).reshape(2, 2).astype(float)
+
+
+def _variance_sums(scoring: Scoring, model: Any, X: Any, y: CellColumn) -> list[Floats]:
+    """Return sums of squared errors, of their squares, of targets and of squared targets, in the unit range."""
+    assert scoring.target_range is not None
+    low, high = scoring.target_range
+    targets, predictions = (
+        np.clip(np.nan_to_num((np.asarray(values, float).ravel() - low) / (high - low)), 0.0, 1.0)
+        for values in (as_column(y, "y").numbers(), model.predict(X))
+    )
+    targets, predictions = np.broadcast_arrays(targets, predictions)
+    sums = scoring.loss_sums((targets - predictions) ** 2)
+    units = [np.array([np.rint(scoring.max_contribution * part).sum()]) for part in (targets, targets**2)]
+    return [*sums, *units]
+
+
 def _predict_probabilities(model: Any, X: Any) -> Floats:
     return np.asarray(model.predict_proba(X), float)
 
 
-def area_under_curve(
-    counts: Floats, noise: float, dimension: int | None, level: float
-) -> tuple[float, tuple[float, float]]:
-    """Return the AUC of a noisy histogram (ties within a bin count half), and its interval.
-
-    The interval uses DeLong's variance plus that of the noise. AUC = sum_i pos_i (neg_below_i + neg_i / 2) / (P N) is
-    linear in each row, so noise does not bias it to first order; negative noisy counts are kept for that reason.
-    """
-    negatives, positives = counts
-    total_negative, total_positive = float(negatives.sum()), float(positives.sum())
-    min_class_size = 3 * noise * math.sqrt(len(negatives))
-    if min(total_negative, total_positive) <= min_class_size:  # a class does not stand above the noise
-        return 0.5, (0.0, 1.0)
-    below = (np.cumsum(negatives) - negatives / 2) / total_negative
-    above = (positives[::-1].cumsum()[::-1] - positives / 2) / total_positive
-    area = float(positives @ below) / total_positive
-    by_positive, by_negative = (below - area) / total_positive, (above - area) / total_negative
-    sampling = max(float(positives @ by_positive**2 + negatives @ by_negative**2), 0.0)
-    noise_variance = noise**2 * float(by_positive @ by_positive + by_negative @ by_negative)
-    noise_variance += noise**4 * len(negatives) ** 2 / 3 / (total_positive * total_negative) ** 2
-    width = float(half_width(level, math.sqrt(sampling), math.sqrt(noise_variance), dimension))
-    value = min(max(area, 0.0), 1.0)
-    return value, (max(area - width, 0.0), min(area + width, 1.0))
-
-
-def reliability_table(
-    counts: Floats, edges: Floats, noise: float, dimension: int | None, level: float
-) -> tuple[float, tuple[float, float], tuple[ReliabilityBin, ...]]:
-    """Return the calibration error sum_b |gap_b| / n, gap_b = pos_b - m_b n_b, its interval and the reliability table.
-
-    m_b is the middle of bin b. gap_b is observed as gap_b + e_b, an error of known variance from sampling and noise;
-    the value uses sqrt((gap_b + e_b)^2 - Var e_b) where that is positive. Since |gap| <= E |gap + e| and
-    E |gap + e| <= |gap| + E |e|, the interval extends a normal half-width below sum_b (|gap_b + e_b| - E |e_b|) and
-    above sum_b |gap_b + e_b|; it is conservative.
-    """
-    negatives, positives = counts
-    sizes = np.maximum(negatives + positives, 1.0)
-    total = float(max(counts.sum(), 1.0))
-    middles = (edges[:-1] + edges[1:]) / 2
-    rates = np.clip(positives / sizes, 0.0, 1.0)
-    nonnegative_counts = np.maximum(counts, 0.0)
-    smoothed = (nonnegative_counts[1] + 0.5) / (nonnegative_counts.sum(axis=0) + 1)
-    absolute_gaps = np.abs(positives * (1 - middles) - negatives * middles)
-    variance = sizes * smoothed * (1 - smoothed) + noise**2 * ((1 - middles) ** 2 + middles**2)
-    value = float(np.sqrt(np.maximum(absolute_gaps**2 - variance, 0.0)).sum() / total)
-    width = float(half_width(level, math.sqrt(float(variance.sum())), 0.0))
-    low = (float(absolute_gaps.sum() - math.sqrt(2 / math.pi) * np.sqrt(variance).sum()) - width) / total
-    high = (float(absolute_gaps.sum()) + width) / total
-    widths = half_width(
-        level,
-        np.sqrt(smoothed * (1 - smoothed) / sizes),
-        noise * np.hypot(1 - rates, rates) / sizes,
-        dimension,
-    )
-    table = tuple(
-        ReliabilityBin(
-            low=float(edges[b]),
-            high=float(edges[b + 1]),
-            fraction=float(min(max((negatives[b] + positives[b]) / total, 0.0), 1.0)),
-            positive_rate=float(rates[b]),
-            interval=(float(max(rates[b] - widths[b], 0.0)), float(min(rates[b] + widths[b], 1.0))),
-        )
-        for b in range(len(rates))
-    )
-    return min(value, 1.0), (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)), table
-
-
-METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
-PER_RECORD_METRICS = ("accuracy", "log-loss", "squared-error")
-CAPPED_METRICS = ("log-loss", "squared-error")
+CAPPED_METRICS = ("log-loss", "squared-error", "absolute-error")
+MEAN_LOSSES = (*CAPPED_METRICS, "brier")
+PER_RECORD_METRICS = ("accuracy", *MEAN_LOSSES)
+BINNED_METRICS = ("auc", "average_precision", "calibration")
+METRICS = (*PER_RECORD_METRICS, *BINNED_METRICS, *CONFUSION_METRICS, "r2")
+SCIKIT_NAMES = {
+    "roc_auc": ("auc", 1),
+    "neg_log_loss": ("log-loss", -1),
+    "neg_brier_score": ("brier", -1),
+    "neg_mean_squared_error": ("squared-error", -1),
+    "neg_mean_absolute_error": ("absolute-error", -1),
+}
+"""scikit-learn's names of scores: the metric, and 1 or -1 times its value."""
+REFUSED_METRICS = {
+    "max_error": "one record can change the largest error by the whole range, at any number of records",
+    "neg_median_absolute_error": "one record can change a median by the distance to the next error, which has no bound",
+    "top_k_accuracy": "it needs the k most probable classes of each record; score accuracy",
+}
+"""Scores of scikit-learn that are not released, and why."""
+R2_BUDGET_FRACTIONS = (0.4, 0.2, 0.2, 0.2)
+"""Fractions of the budget for the sums of squared errors, of their squares, of targets and of squared targets."""
 LOG_LOSS_CAP = 5.0
 LOSS_GRID_SIZE = 2**16  # losses are multiples of cap / LOSS_GRID_SIZE, so that integer noise can be used
 MOMENT_BUDGET_FRACTION = 0.2  # for the second moment of a loss
+
+
+def resolve_metric(name: str) -> tuple[str, int]:
+    """Return the metric of a name, as here or as in scikit-learn, and the sign of its value; refuse others."""
+    if name in REFUSED_METRICS:
+        raise InvalidParameter(f"metric={name!r} has no bounded sensitivity here: {REFUSED_METRICS[name]}.")
+    if isinstance(name, str) and name.endswith(("_macro", "_micro", "_weighted", "_samples", "_ovr", "_ovo")):
+        raise InvalidParameter(
+            f"metric={name!r} averages over classes, and metrics of counts are released for two classes only: score "
+            "accuracy or log-loss, or one class against the rest."
+        )
+    if isinstance(name, str) and name in SCIKIT_NAMES:
+        return SCIKIT_NAMES[name]
+    return _check.check_choice("metric", name, (*METRICS, *SCIKIT_NAMES)), 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,16 +165,27 @@ class Scoring:
     metric : one of METRICS.
     adjacency : "replace-one" or "add-remove".
     cap : bound at which a record's loss is clipped, for CAPPED_METRICS.
-    bins : number of bins or public edges, for "auc" and "calibration".
+    bins : number of bins or public edges, for BINNED_METRICS.
+    target_range : public range of the target, for "r2": targets and predictions are clipped to it.
     """
 
     metric: str
     adjacency: str
     cap: float | None = None
     bins: int | Sequence[float] | None = None
+    target_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         _check.check_choice("metric", self.metric, METRICS)
+        if self.metric == "r2":
+            if self.target_range is None:
+                raise InvalidParameter(
+                    "metric='r2' needs target_range=(low, high), the public range of the target: it bounds what one "
+                    "record adds to the sums, and it is never measured from the data."
+                )
+            _check.set_frozen(self, target_range=_checked_range(self.target_range))
+        elif self.target_range is not None:
+            raise InvalidParameter(f"target_range has no meaning for metric={self.metric!r}; leave it out.")
         _check.check_choice("adjacency", self.adjacency, ADJACENCIES)
         _ = self.max_loss, self.edges  # fail here rather than at the first use
 
@@ -223,7 +197,7 @@ class Scoring:
     @property
     def max_contribution(self) -> int:
         """Largest contribution of one record to a sum, in integer units."""
-        return LOSS_GRID_SIZE if self.metric in CAPPED_METRICS else 1
+        return LOSS_GRID_SIZE if self.metric in (*MEAN_LOSSES, "r2") else 1
 
     @property
     def max_loss(self) -> float:
@@ -232,10 +206,11 @@ class Scoring:
             if self.metric not in CAPPED_METRICS:
                 raise InvalidParameter(f"cap has no meaning for metric={self.metric!r}; leave it out.")
             return _check.check_positive("cap", self.cap)
-        if self.metric == "squared-error":
+        if self.metric in ("squared-error", "absolute-error"):
+            example = "((high - low) / 4) ** 2" if self.metric == "squared-error" else "(high - low) / 4"
             raise InvalidParameter(
-                "metric='squared-error' needs cap, a stated bound on one record's squared error, e.g. "
-                "((high - low) / 4) ** 2: larger errors are clipped, and it is never measured from the data."
+                f"metric={self.metric!r} needs cap, a stated bound on one record's error, e.g. {example}: larger "
+                "errors are clipped, and it is never measured from the data."
             )
         return LOG_LOSS_CAP if self.metric == "log-loss" else 1.0
 
@@ -251,12 +226,15 @@ class Scoring:
 
     def check_model(self, model: Any) -> None:
         """Raise if the model cannot be scored by this metric."""
-        name = "predict_proba" if self.metric in ("log-loss", "calibration") else "predict"
+        name = "predict_proba" if self.metric in ("log-loss", "brier", "calibration") else "predict"
         if not hasattr(model, name):
             raise InvalidParameter(
                 f"metric={self.metric!r} needs a fitted model with {name}, got {type(model).__name__}."
             )
-        if self.metric in ("auc", "calibration") and len(getattr(model, "classes_", ())) != 2:
+        if (
+            self.metric in (*BINNED_METRICS, *CONFUSION_METRICS, "brier")
+            and len(getattr(model, "classes_", ())) != 2
+        ):
             raise InvalidParameter(f"metric={self.metric!r} needs a fitted classifier of two classes.")
 
     @property
@@ -266,12 +244,19 @@ class Scoring:
         n_answers = 1 if self.adjacency == "replace-one" else 2
         if self.metric == "accuracy":
             return [(n_answers, self.max_contribution, 1.0)]
-        if self.metric in CAPPED_METRICS:
+        if self.metric in MEAN_LOSSES:
             return [
                 (n_answers, self.max_contribution, 1 - MOMENT_BUDGET_FRACTION),
                 (1, self.max_contribution, MOMENT_BUDGET_FRACTION),
             ]
-        return [(2 * (len(self.edges) - 1), self.max_contribution, 1.0)]
+        if self.metric == "r2":
+            answers = (n_answers, 1, 1, 1)
+            return [
+                (number, self.max_contribution, fraction)
+                for number, fraction in zip(answers, R2_BUDGET_FRACTIONS, strict=True)
+            ]
+        n_bins = 2 if self.metric in CONFUSION_METRICS else len(self.edges) - 1
+        return [(2 * n_bins, self.max_contribution, 1.0)]
 
     def plan_release(
         self,
@@ -307,7 +292,7 @@ class Scoring:
             return sums
         # Without records the sums are zeros: under add-remove even their absence is private.
         shapes = [
-            answers if self.metric in PER_RECORD_METRICS else (2, answers // 2)
+            answers if self.metric in (*PER_RECORD_METRICS, "r2") else (2, answers // 2)
             for answers, _, _ in self.sum_groups
         ]
         return [np.zeros(shape) for shape in shapes]
@@ -325,7 +310,7 @@ class Scoring:
         sums = [
             np.array([loss_units.sum(), (self.max_contribution - loss_units).sum()][: self.sum_groups[0][0]])
         ]
-        if self.metric in CAPPED_METRICS:
+        if self.metric in (*MEAN_LOSSES, "r2"):
             sums.append(np.array([np.rint(self.max_contribution * losses**2).sum()]))
         return sums
 
@@ -337,8 +322,16 @@ class Scoring:
         assert isinstance(noise, NoisySumsSpec)
         if self.metric in PER_RECORD_METRICS:
             return (*self._mean_with_interval(release.values, noise, n, level), ())
-        if self.metric == "auc":
-            return (*area_under_curve(release.values[0], *noise_distribution(noise), level), ())
+        if self.metric == "r2":
+            return (*self._explained_variance(release.values, noise, n, level), ())
+        if self.metric in CONFUSION_METRICS:
+            return (
+                *interpret_confusion(self.metric, release.values[0], *noise_distribution(noise), level),
+                (),
+            )
+        if self.metric in ("auc", "average_precision"):
+            interpret = area_under_curve if self.metric == "auc" else average_precision
+            return (*interpret(release.values[0], *noise_distribution(noise), level), ())
         return reliability_table(release.values[0], self.edges, *noise_distribution(noise), level)
 
     def _mean_with_interval(
@@ -369,6 +362,32 @@ class Scoring:
         low, high = max(mean_loss - width, 0.0), min(mean_loss + width, 1.0)
         return self.max_loss * mean_loss, (self.max_loss * low, self.max_loss * high)
 
+    def _explained_variance(
+        self, values: tuple[Floats, ...], spec: NoisySumsSpec, n: int, level: float
+    ) -> tuple[float, tuple[float, float]]:
+        """Return R2 = 1 - (mean squared error) / (variance of the target), in the unit range, and its interval.
+
+        R2 is off by (error of the first - (1 - R2) error of the second) / variance to first order. Both sampling errors
+        are added as if they were fully correlated, and that of (y - mean)^2 <= m uses its bound m times the variance.
+        """
+        units = [value / self.max_contribution for value in values]
+        size = float(n) if len(units[0]) == 1 else max(float(units[0].sum()), 1.0)
+        noises = [noise_distribution(spec, index)[0] / self.max_contribution / size for index in range(4)]
+        error, error_square, mean, square = (float(unit[0]) / size for unit in units)
+        mean = min(max(mean, 0.0), 1.0)
+        variance = square - mean**2
+        variance_noise = math.hypot(noises[3], 2 * mean * noises[2])
+        if not variance > 3 * variance_noise:  # noise hides the variance of the target
+            return 0.0, (-math.inf, 1.0)
+        ratio = max(error, 0.0) / variance
+        if len(units[0]) == 2:  # a noisy size
+            noises[0] *= math.hypot(error, 1 - error)
+        spread = math.sqrt(max(error_square + noises[1] - error**2, noises[1] ** 2) / size)
+        spread += ratio * math.sqrt(max(mean, 1 - mean) ** 2 * variance / size)
+        noise = math.hypot(noises[0], ratio * variance_noise)
+        width = float(half_width(level, spread, noise, noise_distribution(spec)[1])) / variance
+        return 1 - ratio, (1 - ratio - width, min(1 - ratio + width, 1.0))
+
     def assumptions(self, model: Any) -> tuple[str, ...]:
         """Return the assumptions of the guarantee, and what it does not cover."""
         assumptions = [
@@ -377,6 +396,8 @@ class Scoring:
         ]
         if self.adjacency == "replace-one":
             assumptions.append("the number of scored records is public")
+        if self.metric == "r2":
+            assumptions.append("the stated range of the target is public")
         if self.metric in CAPPED_METRICS:
             assumptions.append(f"the loss of one record is clipped at {self.max_loss:g}")
         learned = find_learned_steps(model)
@@ -386,6 +407,17 @@ class Scoring:
                 "the model itself has no guarantee"
             )
         return tuple(assumptions)
+
+
+def _checked_range(target_range: Any) -> tuple[float, float]:
+    """Return (low, high) as floats, two finite numbers in increasing order."""
+    try:
+        low, high = map(float, target_range)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (low < high and math.isfinite(high - low)):
+        raise InvalidParameter(f"target_range must be (low, high) with low < high, got {target_range!r}.")
+    return low, high
 
 
 def scoring_conditions(model: Any) -> tuple[Condition, ...]:
@@ -422,6 +454,10 @@ def _part_sums(scoring: Scoring, model: Any, view: FeatureView, labels: CellColu
         rows = view(model)
         if scoring.metric in PER_RECORD_METRICS:
             return scoring.loss_sums(record_losses(model, rows, labels, scoring.metric, scoring.max_loss))
+        if scoring.metric == "r2":
+            return _variance_sums(scoring, model, rows, labels)
+        if scoring.metric in CONFUSION_METRICS:
+            return [confusion_counts(model, rows, labels)]
         return [score_histogram(model, rows, labels, scoring.edges)]
 
 

@@ -16,7 +16,7 @@ from dplangevin.estimators.classifiers import DPLogisticRegression
 from dplangevin.estimators.regressors import DPRidge
 from dplangevin.estimators.schema_encoder import as_schema, column_blocks
 from dplangevin.planner.request import Request
-from dplangevin.schema import Column, NumericColumn, Schema, SplineBasis
+from dplangevin.schema import Column, DateColumn, NumericColumn, Schema, SplineBasis
 from dplangevin.tables import as_table
 
 MIN_KNOTS, MAX_KNOTS = 2, 16
@@ -120,9 +120,7 @@ class AdditiveMixin:
 
     def _add_bases(self, schema: Schema, n: int) -> Schema:
         """Return the schema with a spline basis for every numeric column that has none."""
-        open_columns = [
-            column for column in schema.columns if isinstance(column, NumericColumn) and column.basis is None
-        ]
+        open_columns = [column for column in schema.columns if _lacks_basis(column)]
         if not open_columns:
             return schema
         n_knots = self.n_knots
@@ -135,7 +133,9 @@ class AdditiveMixin:
         basis = SplineBasis(n_knots=n_knots, smooth=self.smooth)
 
         def fill_basis(column: Column) -> Column:
-            return replace(column, basis=basis) if column in open_columns else column
+            if not isinstance(column, NumericColumn | DateColumn) or column not in open_columns:
+                return column
+            return replace(column, basis=basis)
 
         return replace(schema, columns=tuple(map(fill_basis, schema.columns)))
 
@@ -175,3 +175,10 @@ class DPAdditiveRegressor(AdditiveMixin, DPRidge):
         0.6,
         _EXAMPLE_SCHEMA,
     )
+
+
+def _lacks_basis(column: Column) -> bool:
+    """Whether a column has a range, of numbers or of dates, and no spline basis on it."""
+    if isinstance(column, DateColumn):
+        return "trend" in column.parts and column.basis is None
+    return isinstance(column, NumericColumn) and column.basis is None

@@ -22,8 +22,9 @@ from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._call_context import clone_for
 from dplangevin.estimators.classifiers import DPLogisticRegression
 from dplangevin.estimators.regressors import DPRidge
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encode_cells
 from dplangevin.schema import CategoricalColumn, Schema
+from dplangevin.tables import as_column
 
 EPSILON_GRID = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MAX_SIMULATED_ROWS = 10_000  # larger n are simulated with this many rows, with the noise of the larger n
@@ -73,6 +74,19 @@ class EpsilonChoice:
     curve: tuple[CurvePoint, ...]
     epsilon_by_strength: dict[str, float]
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90% confidence interval of the value of a single fit at `epsilon` on new rows; infinite without public rows.
+
+        Ends are interpolated between the points of the curve, in the logarithm of epsilon.
+        """
+        logs = np.log([point.epsilon for point in self.curve])
+        ends = np.array([point.interval for point in self.curve])
+        if not np.isfinite(ends).all():
+            return (-math.inf, math.inf)
+        low, high = (float(np.interp(math.log(self.epsilon), logs, end)) for end in ends.T)
+        return low, high
+
     def rows_needed(self, epsilon: float) -> int:
         """Return about how many rows reach the goal at another epsilon: the relative noise depends on n mu."""
         return math.ceil(self.n * cv.gdp_mu(self.epsilon, self.delta) / cv.gdp_mu(epsilon, self.delta))
@@ -82,6 +96,13 @@ class EpsilonChoice:
             f"epsilon = {self.epsilon:.3g} reaches {self.metric} = {self.goal:g} with n = {self.n} rows at delta = "
             f"{self.delta:g} (without noise: {self.value_without_noise:.4g}); epsilon = {self.epsilon / 2:.3g} would "
             f"take about {self.rows_needed(self.epsilon / 2)} rows",
+            *(
+                [
+                    f"  90% interval of one fit at this epsilon: {self.interval[0]:.4g} to {self.interval[1]:.4g}"
+                ]
+                if math.isfinite(self.interval[0])
+                else []
+            ),
             *(
                 f"  epsilon {point.epsilon:<5g} {self.metric} {point.value:.4g}  (single fits {point.low:.4g} to "
                 f"{point.high:.4g}"
@@ -339,24 +360,22 @@ def _synthetic_encoded_rows(schema: Schema, size: int, rng: np.random.Generator)
     The values of a numeric column lie in the middle of its range, near its low end, or at its two ends, by turns; the
     k-th category of a column has weight 1 / k.
     """
-    columns: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     spreads = (rng.beta(2, 3, size), rng.beta(1, 6, size), 1.0 * (rng.random(size) < 0.2))
-    for index, column in enumerate(schema.columns):
+    for index, feature in enumerate(schema.features):
+        column = feature.column
         if isinstance(column, CategoricalColumn):
             weights = 1 / np.arange(1.0, len(column.categories) + 1)
             codes = rng.choice(len(column.categories), size, p=weights / weights.sum())
-            columns[column.name] = np.array(column.categories, dtype=object)[codes]
+            values: Any = np.array(column.categories, dtype=object)[codes]
         else:
             low, high, spread = column.low, column.high, rng.permutation(spreads[index % len(spreads)])
             if column.transform == "log1p":
-                columns[column.name] = np.expm1(np.log1p(low) + spread * (np.log1p(high) - np.log1p(low)))
+                values = np.expm1(np.log1p(low) + spread * (np.log1p(high) - np.log1p(low)))
             else:
-                columns[column.name] = low + spread * (high - low)
-    from dplangevin.tables import Table, as_column
-
-    table = Table({name: as_column(values, name) for name, values in columns.items()}, size)
-    encoded: Floats = SchemaEncoder(schema).transform(table)
-    return encoded
+                values = low + spread * (high - low)
+        cells[column.name] = as_column(values, column.name)
+    return encode_cells(schema, lambda feature: cells[feature.column.name], size)
 
 
 def _simulate_curve(

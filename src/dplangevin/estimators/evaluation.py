@@ -15,7 +15,8 @@ from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._call_context import find_learned_steps
 from dplangevin.estimators._held_out import open_held_out
-from dplangevin.estimators._scoring import PER_RECORD_METRICS, ReliabilityBin, Scoring, scoring_conditions
+from dplangevin.estimators._histogram_metrics import ReliabilityBin
+from dplangevin.estimators._scoring import PER_RECORD_METRICS, Scoring, resolve_metric, scoring_conditions
 from dplangevin.estimators._search_checks import check_model_matches_table
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
@@ -78,6 +79,7 @@ def private_score(
     adjacency: str = "replace-one",
     cap: float | None = None,
     bins: int | Sequence[float] | None = None,
+    target_range: tuple[float, float] | None = None,
     level: float = 0.95,
     max_rows_per_person: int = 1,
     secure: bool | None = None,
@@ -87,18 +89,23 @@ def private_score(
 ) -> PrivateScore:
     """Release the score of a fitted model on private records under a stated guarantee.
 
-    accuracy, log-loss and squared-error release one noisy sum of losses in [0, cap] (two sums under add-remove, where
-    the number of records is private); auc and calibration release one noisy histogram of scores by label.
+    accuracy, brier, log-loss, squared-error and absolute-error release one noisy sum of losses in [0, cap] (two sums
+    under add-remove, where the number of records is private); auc, average_precision and calibration one noisy
+    histogram of scores by label; recall, precision, f1 and balanced_accuracy the four counts of labels by predicted
+    label; r2 sums of squared errors, targets and squared targets.
 
     Parameters
     ----------
     model : fitted, with predict (accuracy, squared-error), predict_proba (log-loss, calibration) and classes_.
     X, y : arrays or a table; Parquet or Arrow files and the name of the label column; Dask collections.
-    metric : "accuracy", "log-loss", "squared-error", "auc" or "calibration" (the last two for two classes).
+    metric : one of the names above, or scikit-learn's "roc_auc", "neg_log_loss", "neg_brier_score",
+        "neg_mean_squared_error", "neg_mean_absolute_error", whose values are negative as there. brier, recall,
+        precision, f1, balanced_accuracy and those of histograms are for two classes; the last class is positive.
     epsilon, delta : the guarantee; with delta > 0 Gaussian noise is used where it is smaller.
     adjacency : "replace-one" (the number of records is public) or "add-remove".
-    cap : bound at which per-record losses are clipped; 5 for log-loss, must be stated for squared-error.
-    bins : number of bins (32 for auc, 10 for calibration), or public edges from 0 to 1.
+    cap : bound at which per-record losses are clipped; 5 for log-loss, must be stated for squared and absolute errors.
+    bins : number of bins (10 for calibration, else 32), or public edges from 0 to 1.
+    target_range : (low, high), the public range of the target, for r2; predictions are clipped to it too.
     level : of the interval.
     max_rows_per_person : the guarantee covers all rows of a person who has at most this many.
     secure : None draws exact noise on integers (floating-point noise only where a scale is too large for it); True
@@ -122,7 +129,8 @@ def private_score(
     """
     _check.check_open_unit("level", level)
     check_seed(secure, random_state)
-    scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
+    base_metric, sign = resolve_metric(metric)
+    scoring = Scoring(metric=base_metric, cap=cap, bins=bins, adjacency=adjacency, target_range=target_range)
     scoring.check_model(model)
     check_model_matches_table(model, X, y)
     records = open_held_out(X, y, count_is_public=scoring.checked_adjacency == "replace-one")
@@ -142,6 +150,8 @@ def private_score(
         plan, exact, random_state, ledger=ledger, checkpoint=checkpoint, rows_per_person=rows
     )
     value, interval, table = scoring.interpret_release(release, len(records), level)
+    if sign < 0:
+        value, interval = -value, (-interval[1], -interval[0])
     return PrivateScore(
         metric=metric, value=value, interval=interval, level=level, plan=plan,
         guarantee=_guarantee_per_person(release, rows), seeded=release.seeded, cap=scoring.stated_cap,
@@ -186,9 +196,14 @@ def private_selection(
     >>> private_selection(models, X, y, epsilon=1.0, random_state=0).index
     1
     """
-    _check.check_choice("metric", metric, PER_RECORD_METRICS)
+    base_metric, _ = resolve_metric(metric)
+    if base_metric not in PER_RECORD_METRICS:
+        raise InvalidParameter(
+            f"metric={metric!r} is no mean over records; private_selection compares such means: "
+            f"{', '.join(PER_RECORD_METRICS)}."
+        )
     check_seed(secure, random_state)
-    scoring = Scoring(metric=metric, cap=cap, adjacency=adjacency)
+    scoring = Scoring(metric=base_metric, cap=cap, adjacency=adjacency)
     if len(models) < 2:
         raise InvalidParameter(f"models must hold at least two models, got {len(models)}.")
     for model in models:

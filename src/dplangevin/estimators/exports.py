@@ -17,7 +17,7 @@ from dplangevin._plain import escape_markdown
 from dplangevin._version import __version__
 from dplangevin.accounting.certificate import check_guarantee
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
-from dplangevin.schema import CategoricalColumn, NumericColumn
+from dplangevin.schema import NumericColumn
 
 INTERCEPT = "intercept"
 TRUSTED_TYPES = (
@@ -242,14 +242,12 @@ def _data_bound_lines(model: Any) -> list[str]:
     else:
         lines = []
         for column in as_schema(encoding_schema(model)).columns:
-            if isinstance(column, CategoricalColumn):
-                lines.append(f"- `{_escape_code(column.name)}`: {len(column.categories)} categories")
-                continue
-            knots = "" if column.basis is None else f", {len(column.knots)} knots"
-            direction = "" if column.monotone is None else f", {column.monotone}"
-            lines.append(
-                f"- `{_escape_code(column.name)}`: {column.low:g} to {column.high:g}{knots}{direction}"
-            )
+            line = f"- `{_escape_code(column.name)}`: {column.extent}"
+            if isinstance(column, NumericColumn) and column.basis is not None:
+                line += f", {len(column.knots)} knots"
+            if isinstance(column, NumericColumn) and column.monotone is not None:
+                line += f", {column.monotone}"
+            lines.append(line)
     target = getattr(model, "classes_", None)
     if target is not None:
         return [*lines, f"- labels: {', '.join(f'`{_escape_code(str(label))}`' for label in target)}"]

@@ -153,10 +153,10 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
     privacy_ : the guarantee of the search.
     classes_ : labels, for classifiers.
 
-    Privacy
-    -------
-    The whole search costs (epsilon, delta), charged once before the records are read; every attempt is mu-GDP with a
-    mu calibrated for the distribution of K.
+    Notes
+    -----
+    **Privacy.** The whole search costs (epsilon, delta), charged once before the records are read; every attempt is
+    mu-GDP with a mu calibrated for the distribution of K.
 
     References
     ----------

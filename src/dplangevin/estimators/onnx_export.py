@@ -82,6 +82,7 @@ def model_to_onnx(model: Any) -> Any:
         ) from None
     helper, kinds = onnx.helper, onnx.TensorProto
     card = build_scorecard(model)
+    card.refuse_readings("ONNX")
     label, probabilities = unused_name("label", card.names), unused_name("probabilities", card.names)
     prediction, score = unused_name("prediction", card.names), unused_name("scores", card.names)
     graph = _Graph(onnx, [*card.names, "X", label, probabilities, prediction, score])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
-from dplangevin.schema import CategoricalColumn, Column, Schema
+from dplangevin.schema import CategoricalColumn, Column, DateColumn, HashedColumn, Schema
+from dplangevin.tables import as_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +103,22 @@ def _check_column(column: Column, public: Any) -> ColumnCheck:
         pairs = zip(column.categories, hits.any(axis=0), strict=True)
         return ColumnCheck(
             name=column.name,
-            kind=f"{len(column.categories)} categories",
+            kind=column.extent,
             unmatched=tuple(str(category) for category, has_match in pairs if not has_match),
             unlisted=_mean_of(~hits.any(axis=1)),
+        )
+    if isinstance(column, HashedColumn):
+        encoder, rows = _encode_alone(column, public)
+        return ColumnCheck(name=column.name, kind=column.extent, missing=_mean_of(rows.sum(axis=1) == 0))
+    if isinstance(column, DateColumn):
+        trend = replace(column, parts=("trend",), basis=None).features[0]
+        days = np.asarray(trend.cells(as_table(public, [column.name])).numbers())
+        return ColumnCheck(
+            name=column.name,
+            kind=column.extent,
+            below=_mean_of(days < column.low),
+            above=_mean_of(days > column.high),
+            missing=_mean_of(np.isnan(days)),
         )
     width = column.high - column.low
     line = replace(column, transform="identity", basis=None, monotone=None)
@@ -114,7 +128,7 @@ def _check_column(column: Column, public: Any) -> ColumnCheck:
     absent = rows[:, encoder.index(f"{column.name} missing")] > 0
     return ColumnCheck(
         name=column.name,
-        kind=f"range {column.low:g} to {column.high:g}",
+        kind=f"range {column.extent}",
         below=_mean_of(~absent & (rows[:, 0] < -1 / 3 - 1e-12)),
         above=_mean_of(~absent & (rows[:, 0] > 1 / 3 + 1e-12)),
         missing=_mean_of(absent),

@@ -6,6 +6,7 @@ coefficients of monotone columns is post-processing and costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from sklearn.utils import Tags
 
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema import CategoricalColumn, Column, NumericColumn, Schema, as_schema as as_schema
+from dplangevin.schema import CategoricalColumn, Feature, NumericColumn, Schema, as_schema as as_schema
 from dplangevin.schema.basis import SplineBasis, knot_coordinates, max_squared_norm
 from dplangevin.tables import MISSING, CellColumn, as_table
 
@@ -27,18 +28,23 @@ MAX_PRODUCT_KNOTS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnBlock:
-    """Block of encoded numbers of one column, or of a product of two.
+    """Block of encoded numbers of one feature of the schema, or of a product of two.
 
     Parameters
     ----------
-    column : that is encoded.
+    feature : that is encoded.
     missing : rule for its missing cells.
     other : block of the second column of a product, or None.
     """
 
-    column: Column
+    feature: Feature
     missing: str
     other: ColumnBlock | None = None
+
+    @property
+    def column(self) -> NumericColumn | CategoricalColumn:
+        """Range or categories that are encoded."""
+        return self.feature.column
 
     @property
     def title(self) -> str:
@@ -74,7 +80,7 @@ class ColumnBlock:
         return max_value if self.other is None else max_value * self.other.max_squared_norm
 
     def encode(self, cells: CellColumn, other_cells: CellColumn | None = None) -> Floats:
-        """Return the encoded cells [cells, names], each encoded by itself."""
+        """Return the encoded cells [cells, names] of `feature.cells(table)`, each encoded by itself."""
         rows = self._encode_column(cells)
         if self.other is None or other_cells is None:
             return rows
@@ -156,7 +162,11 @@ def knot_design_matrix(column: NumericColumn) -> Floats:
 
 def column_blocks(schema: Schema) -> list[ColumnBlock]:
     """Return the blocks of the columns in order, then those of the products."""
-    single = [ColumnBlock(column=column, missing=schema.missing_rule(column)) for column in schema.columns]
+    single = [
+        ColumnBlock(feature=feature, missing=schema.missing_rule(column))
+        for column in schema.columns
+        for feature in column.features
+    ]
     by_name = {block.column.name: block for block in single}
     pairs = [
         replace(_coarsen_block(by_name[first]), other=_coarsen_block(by_name[second]))
@@ -175,7 +185,7 @@ def _coarsen_block(block: ColumnBlock) -> ColumnBlock:
         and len(column.knots) > MAX_PRODUCT_KNOTS
     ):
         column = replace(column, basis=SplineBasis(n_knots=MAX_PRODUCT_KNOTS, smooth=column.basis.smooth))
-    return ColumnBlock(column=column, missing=rule)
+    return ColumnBlock(feature=replace(block.feature, column=column), missing=rule)
 
 
 def max_row_norm(schema: Schema) -> float:
@@ -221,24 +231,38 @@ def flat_directions(schema: Schema) -> Floats:
     return directions
 
 
+def encode_cells(schema: Schema, cells_of: Callable[[Feature], CellColumn], n_rows: int) -> Floats:
+    """Return the encoded rows of a table, given the cells of each feature of the schema."""
+    blocks = column_blocks(schema)
+    ends = np.cumsum([len(block.feature_names()) for block in blocks])
+    rows: Floats = np.ones((n_rows, int(ends[-1]) + 1))
+    for block, end in zip(blocks, ends, strict=True):
+        other = None if block.other is None else cells_of(block.other.feature)
+        block_rows = block.encode(cells_of(block.feature), other)
+        rows[:, end - block_rows.shape[1] : end] = block_rows
+    rows *= row_scale(schema)
+    return rows
+
+
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a table by a public schema; nothing is learned from the data.
 
     An encoded row is row_norm / K times (z_1, ..., z_p, 1). Numbers are clipped to their range and mapped to [-1, 1];
     categories become indicators (an unlisted one has none, or one of its own); a missing number becomes 0, with an
     indicator of its own under the rule "own"; a column with a basis becomes the coordinates of a linear spline (see
-    `dplangevin.schema.SplineBasis`). K is the largest norm of (z, 1) that the schema allows, a public number and the
-    same for every row: the last column is the same number in every row, so its coefficient is a true intercept, and
-    scores are linear in z. Tables are pandas, polars or Arrow tables, or rows in the order of the columns.
+    `dplangevin.schema.SplineBasis`); a date becomes its parts, a hashed column the indicator of its bucket. K is the
+    largest norm of (z, 1) that the schema allows, a public number and the same for every row: the last column is the
+    same number in every row, so its coefficient is a true intercept, and scores are linear in z. Tables are pandas,
+    polars or Arrow tables, or rows in the order of the columns.
 
     Parameters
     ----------
     schema : a Schema, or the plain data of its file format.
 
-    Privacy
-    -------
-    The encoding of a row depends on that row and the public schema only, so it costs no privacy budget. No row is
-    longer than `row_norm`, from which sensitivities are computed.
+    Notes
+    -----
+    **Privacy.** The encoding of a row depends on that row and the public schema only, so it costs no privacy budget.
+    No row is longer than `row_norm`, from which sensitivities are computed.
 
     Examples
     --------
@@ -262,15 +286,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = as_schema(self.schema)
         table = as_table(X, schema.names)
         schema.validate(table.names)
-        blocks = column_blocks(schema)
-        ends = np.cumsum([len(block.feature_names()) for block in blocks])
-        rows: Floats = np.ones((len(table), int(ends[-1]) + 1))
-        for block, end in zip(blocks, ends, strict=True):
-            other = None if block.other is None else table.column(block.other.column.name)
-            block_rows = block.encode(table.column(block.column.name), other)
-            rows[:, end - block_rows.shape[1] : end] = block_rows
-        rows *= row_scale(schema)
-        return rows
+        return encode_cells(schema, lambda feature: feature.cells(table), len(table))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the encoded columns."""
@@ -298,11 +314,8 @@ Model = TypeVar("Model", bound=Any)
 
 def monotone_columns(schema: Schema) -> list[NumericColumn]:
     """Return the columns that are monotone."""
-    return [
-        column
-        for column in schema.columns
-        if isinstance(column, NumericColumn) and column.monotone is not None
-    ]
+    columns = (feature.column for feature in schema.features)
+    return [column for column in columns if isinstance(column, NumericColumn) and column.monotone is not None]
 
 
 def check_monotone(model: Any, n_classes: int | None) -> None:

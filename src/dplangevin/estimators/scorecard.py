@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin._arrays import Floats
 from dplangevin._version import __version__
+from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import (
     ColumnBlock,
     as_schema,
@@ -29,8 +30,10 @@ from dplangevin.estimators.schema_encoder import (
     row_scale,
     scale_knots,
 )
-from dplangevin.schema import CategoricalColumn, Column, NumericColumn
+from dplangevin.schema import CategoricalColumn, NumericColumn
+from dplangevin.schema.columns import PlainColumn
 from dplangevin.tables import read_label, read_number, shortest_text
+from dplangevin.tables.readings import Reading
 
 FORMAT, FORMAT_VERSION = "dplangevin-scorecard", 1
 _MISSING_TEXTS = ("", "nan", "NaN", "NAN", "Nan", "NaT")
@@ -42,12 +45,16 @@ class Factor:
 
     Parameters
     ----------
-    column : that is read.
+    column : range or categories of the cells.
     missing : weights of a missing cell: "zero" (none), "middle" (of the range), "first" or "other" (category).
+    reading : what is derived from a cell first (a part of a date, a hash); None: nothing.
+    source : name of the column in the table.
     """
 
-    column: Column
+    column: PlainColumn
     missing: str
+    reading: Reading | None = None
+    source: str = ""
 
     @property
     def size(self) -> int:
@@ -71,18 +78,21 @@ class Factor:
     def to_dict(self) -> dict[str, Any]:
         """Return the factor as plain data."""
         column = self.column
+        derived = {} if self.reading is None else {"derived": self.reading.to_dict()}
         if isinstance(column, CategoricalColumn):
             unlisted = "own" if column.other == "own" else "zero"
             categories = [read_label(value, text=column.text) for value in column.categories]
             return {
-                "column": column.name,
+                "column": self.source,
+                **derived,
                 "categories": categories,
                 "unlisted": unlisted,
                 "missing": self.missing,
             }
         knots = [float(knot) for knot in knots_in_table_units(column)]
         return {
-            "column": column.name,
+            "column": self.source,
+            **derived,
             "knots": knots,
             "scale": column.transform,
             "missing": self.missing,
@@ -148,8 +158,18 @@ class Scorecard:
         factors: dict[str, list[Factor]] = {name: [] for name in self.names}
         for term in self.terms:
             for factor in term.factors:
-                factors[factor.column.name].append(factor)
+                factors[factor.source].append(factor)
         return factors
+
+    def refuse_readings(self, target: str) -> None:
+        """Raise if a term reads dates or hashes, which the target of an export does not read as the schema does."""
+        for name, factors in self.column_factors().items():
+            if any(factor.reading is not None for factor in factors):
+                raise InvalidParameter(
+                    f"{target} has no reading of column {name!r} that agrees with the schema's for every cell (its "
+                    "cells are dates or hashed). Export to_sklearn() or to_scorecard(), or encode the column before "
+                    "the fit and state it as a range or categories."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scorecard as plain data."""
@@ -231,14 +251,13 @@ def _weights_to_values(block: ColumnBlock) -> Floats:
 def _factor_of_block(block: ColumnBlock) -> Factor:
     column = block.column
     if isinstance(column, CategoricalColumn):
-        if block.missing == "never":
-            return Factor(column=column, missing="first")
-        return Factor(column=column, missing="other" if column.other == "own" else "zero")
-    # Without a basis a missing number is the middle of the range, whose value is zero: both rules agree.
-    return Factor(column=column, missing="zero" if block.missing in ("own", "ignored") else "middle")
+        missing = "first" if block.missing == "never" else "other" if column.other == "own" else "zero"
+    else:  # without a basis a missing number is the middle of the range, whose value is zero: both rules agree
+        missing = "zero" if block.missing in ("own", "ignored") else "middle"
+    return Factor(column=column, missing=missing, reading=block.feature.reading, source=block.feature.source)
 
 
-def takes_numbers(column: Column) -> bool:
+def takes_numbers(column: PlainColumn) -> bool:
     """Whether exports read the column as numbers: it has a range, or all its categories are numbers or booleans."""
     if isinstance(column, NumericColumn):
         return True

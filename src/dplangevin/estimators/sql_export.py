@@ -37,6 +37,7 @@ def model_to_sql(model: Any, table: str, dialect: str = "duckdb") -> str:
     """
     _check.check_choice("dialect", dialect, DIALECTS)
     card = build_scorecard(model)
+    card.refuse_readings("SQL")
     if not isinstance(table, str) or not table.strip():
         raise InvalidParameter("table must be the name of the table that the query reads.")
     score_names = _score_names(card)

@@ -84,7 +84,9 @@ class StabilityMixin:
         model = _as_any(self)
         uncertainty = getattr(self, "uncertainty_", None)
         if uncertainty is None:
-            raise InvalidParameter("flip_probability needs a fit with intervals=True.")
+            raise InvalidParameter(
+                "flip_probability needs a fit with intervals=True (on the command line: fit --intervals)."
+            )
         if not hasattr(model, "classes_") or uncertainty.answer_noise is None:
             raise InvalidParameter(
                 "flip_probability is known for classifiers of two classes whose fit releases its own curvature "

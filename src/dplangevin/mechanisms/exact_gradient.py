@@ -8,6 +8,7 @@ real numbers, with no allowance for rounding: docs/theory/exact_sums.md.
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,27 @@ from dplangevin._arrays import Floats
 from dplangevin.data._kernels import MIN_WIDE_COLUMNS, CompiledKernel
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_records import limit_rows, lower_limits
-from dplangevin.data.exact_sums import ExactSums
+from dplangevin.data.exact_sums import COMPILED_MODULE, ExactSums
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.constants import MAX_EXACT_COLUMNS
 from dplangevin.sampling.exact_noise import ByteSource
 from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
+
+BYTES_BEFORE_COMPILED = 3 << 30
+"""Bytes that NumPy sums before compiled code is loaded, which takes as long as it would have saved on them: whoever
+fits once does not wait for it, and whoever fits often pays at most twice what was best."""
+_n_bytes_summed = 0
+
+
+def _repays_import(n_bytes: int) -> bool:
+    """Return whether to use compiled code for a pass over so many bytes; both give the same integers."""
+    global _n_bytes_summed
+    if COMPILED_MODULE in sys.modules or os.environ.get("DPLANGEVIN_KERNEL") == "numba":
+        return True
+    _n_bytes_summed += n_bytes
+    return _n_bytes_summed > BYTES_BEFORE_COMPILED
 
 
 def public_row_grid(problem: Problem, row_bits: int = 20) -> RowGrid:
@@ -76,6 +91,7 @@ def release_gradient(
     problem, sums = data.problem, ExactSums(data, grid)
     loss = problem.loss
     compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
+    compiled = compiled and _repays_import(data.n_bytes)
     slopes = loss.slope if loss.slope_formula is None else loss.slope_formula
     exact = sums.gradient(slopes, loss.slope_bound, theta, transform, batch, compiled=compiled)
     scale = sums.gradient_scale(divisor, loss.slope_bound, problem.bounds.weight_bound, transform)

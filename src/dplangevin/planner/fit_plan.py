@@ -117,9 +117,12 @@ def plan_for_risk(request: Request, target: PrivacyTarget) -> FitPlan:
 MIN_RISK_EPSILON, MAX_RISK_EPSILON = 1e-3, 100.0
 
 
-def plan_request(request: Request) -> FitPlan:
-    """Plan the fit of this request."""
-    mechanism = _resolve_mechanism(request)
+def plan_request(request: Request, chosen: str | None = None) -> FitPlan:
+    """Plan the fit of this request.
+
+    chosen : the mechanism, where the request leaves it open: unlike a stated one, it takes nothing else from "auto".
+    """
+    mechanism = _resolve_mechanism(request, chosen)
     try:
         fit_plan = _plan_arithmetic(request, mechanism)
         spent = fit_plan.plan.guarantee.epsilon(request.delta)
@@ -164,9 +167,11 @@ def plan_gaussian_fit(request: Request, max_mu: float = math.inf) -> FitPlan:
     return fit_plan
 
 
-def _resolve_mechanism(request: Request) -> str:
+def _resolve_mechanism(request: Request, chosen: str | None) -> str:
     """Return the mechanism to plan; refuse requests that it cannot guarantee."""
-    mechanism = _choose_mechanism(request) if request.mechanism == AUTO else request.mechanism
+    mechanism = request.mechanism
+    if mechanism == AUTO:
+        mechanism = chosen or _choose_mechanism(request)
     _check_objective(request, mechanism)
     capabilities = planner_capabilities(mechanism)
     if request.mechanism_options and not capabilities.stated_parameters:

@@ -1,4 +1,4 @@
-"""Private counts of tables: predicates, histograms and marginals."""
+"""Private counts, sums, means and quantiles of tables."""
 
 from dplangevin.queries.count import count_file, count_marginals, count_queries
 from dplangevin.queries.count_table import (
@@ -9,11 +9,13 @@ from dplangevin.queries.count_table import (
 )
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.row_queries import Predicate, column
+from dplangevin.queries.summaries import SummaryTable, summarize_table
 
 __all__ = [
     "CountTable",
     "Marginals",
     "Predicate",
+    "SummaryTable",
     "clip_nonnegative",
     "column",
     "count_file",
@@ -21,4 +23,5 @@ __all__ = [
     "count_queries",
     "make_totals_consistent",
     "round_to_integers",
+    "summarize_table",
 ]

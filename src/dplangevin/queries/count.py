@@ -107,10 +107,10 @@ def count_marginals(
     schema = as_schema(schema)
     rows = as_table(open_stored_table(table), schema.names)
     cells = Marginals.from_schema(schema, ways=ways, columns=columns, bins=bins)
-    for name in cells.axes:
+    for name in cells.columns:
         rows.column(name)
     mechanism = plan_counts(
-        tables=cells, rows_per_person=max_rows_per_person, epsilon=epsilon, delta=delta, **noise
+        block_sizes=cells.sizes(), rows_per_person=max_rows_per_person, epsilon=epsilon, delta=delta, **noise
     )
     return _release_counts(
         mechanism, lambda: cells.count(rows.blocks()), (), cells, random_state, ledger, checkpoint
@@ -161,11 +161,11 @@ def count_file(
     sql = SqlCounter(files.names, schema, memory=memory, threads=threads) if texts else None
     with sql or nullcontext():
         predicates = [] if sql is None else [sql.check_predicate(text) for text in texts.values()]
-        names = list(marginals.axes) if marginals is not None else []
+        names = list(marginals.columns) if marginals is not None else []
         files.require_columns(names)
         mechanism = plan_counts(
             queries=len(predicates),
-            tables=marginals,
+            block_sizes=() if marginals is None else marginals.sizes(),
             rows_per_person=max_rows_per_person,
             epsilon=epsilon,
             delta=delta,
@@ -176,7 +176,7 @@ def count_file(
         used_columns = list(dict.fromkeys([*names, *([] if sql is None else sql.names)]))
 
         def count_all() -> NDArray[np.int64]:
-            batches = _hide_reader_errors(files.batches(used_columns))
+            batches = hide_reader_errors(files.batches(used_columns))
             return _count_exactly(batches, sql, predicates, marginals, progress)
 
         return _release_counts(
@@ -212,7 +212,7 @@ def _count_exactly(
     return predicate_counts
 
 
-def _hide_reader_errors(tables: Iterator[Table]) -> Iterator[Table]:
+def hide_reader_errors(tables: Iterator[Table]) -> Iterator[Table]:
     """Yield the tables; errors of the reader may quote values of records, so their text is dropped."""
     try:
         yield from tables
@@ -228,15 +228,16 @@ def plan_counts(
     *,
     queries: int = 0,
     touched_queries: int | None = None,
-    tables: Marginals | None = None,
+    block_sizes: Sequence[int] = (),
     rows_per_person: int = 1,
     adjacency: Adjacency = "replace-one",
     **noise: Any,
 ) -> GeneralizedGaussianMechanism:
-    """Return the calibrated mechanism for these counts, for people who own up to r rows.
+    """Return the calibrated mechanism for queries and blocks of answers, for people who own up to r rows.
 
-    A person changes a count by at most r, is in at most r cells of a table (2r when replaced by another), and can
-    change every query unless `touched_queries` says how many one row can satisfy.
+    A row adds a number in [0, 1] to each query, and to at most one answer of each block (a table of counts). So a
+    person changes an answer by at most r, at most r answers of a block (2r when replaced by another), and every query
+    unless `touched_queries` says how many one row can satisfy.
     """
     if unknown := sorted(set(noise) - {"epsilon", "delta", "objective", "p", "secure"}):
         raise InvalidParameter(
@@ -247,12 +248,11 @@ def plan_counts(
     changed = queries
     if touched_queries is not None:
         changed = min(queries, cells * _check.check_count("touched_counts", touched_queries))
-    sizes = tables.sizes() if tables is not None else ()
     return plan_exact_noise(
         lambda exact: GeneralizedGaussianMechanism(
-            k=queries + sum(sizes),
+            k=queries + sum(block_sizes),
             sensitivity=float(rows),
-            changed_counts=changed + sum(min(size, cells) for size in sizes),
+            changed_counts=changed + sum(min(size, cells) for size in block_sizes),
             adjacency=adjacency,
             rows_per_person=rows,
             **(noise | {"secure": exact}),

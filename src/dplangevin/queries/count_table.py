@@ -71,6 +71,20 @@ def make_totals_consistent(tables: Sequence[ArrayLike], total: float | None = No
     return [table + (total - table.sum()) / table.size for table in counts]
 
 
+def describe_release(mechanism: GeneralizedGaussianMechanism, seeded: bool) -> str:
+    """Return sentences on the guarantee and the error of noisy counts."""
+    guarantee = mechanism.guarantee
+    seed = (
+        " The noise came from a given seed: do not publish the seed, nor the counts if the seed is known."
+        if seeded
+        else ""
+    )
+    return (
+        f"({guarantee.epsilon():.4g}, {guarantee.at_delta:.4g})-differential privacy for {guarantee.adjacency} "
+        f"neighbours. {mechanism.describe()}{seed}"
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountTable:
     """Released noisy counts; the exact counts are not stored.
@@ -181,16 +195,7 @@ class CountTable:
 
     def describe_error(self) -> str:
         """Return sentences on the guarantee and the error."""
-        guarantee = self.guarantee
-        seed = (
-            " The noise came from a given seed: do not publish the seed, nor the counts if the seed is known."
-            if self.seeded
-            else ""
-        )
-        return (
-            f"({guarantee.epsilon():.4g}, {guarantee.at_delta:.4g})-differential privacy for {guarantee.adjacency} "
-            f"neighbours. {self.mechanism.describe()}{seed}"
-        )
+        return describe_release(self.mechanism, self.seeded)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema.columns import CategoricalColumn, NumericColumn
+from dplangevin.schema.columns import CategoricalColumn, Feature, Missing, NumericColumn
 from dplangevin.schema.schema import Schema
 from dplangevin.tables import MISSING, OTHER, Table
+from dplangevin.tables.readings import text_of_days
 
 Codes = NDArray[np.int64]
 Bins = int | Mapping[str, Any]
@@ -28,6 +29,7 @@ class Axis(ABC):
 
     name: str
     labels: tuple[str, ...]
+    feature: Feature
 
     @property
     def n_cells(self) -> int:
@@ -49,6 +51,7 @@ class NumericAxis(Axis):
     """Intervals between public edges; values outside are clipped."""
 
     name: str
+    feature: Feature
     edges: tuple[float, ...]
     labels: tuple[str, ...]
     missing_code: int
@@ -58,7 +61,7 @@ class NumericAxis(Axis):
         return self.missing_code >= 0
 
     def codes(self, table: Table) -> Codes:
-        values = np.asarray(table.column(self.name).numbers(), np.float64)
+        values = np.asarray(self.feature.cells(table).numbers(), np.float64)
         codes = np.searchsorted(np.asarray(self.edges[1:-1]), values, side="right")
         return np.asarray(np.where(np.isnan(values), self.missing_code, codes), np.int64)
 
@@ -68,6 +71,7 @@ class CategoryAxis(Axis):
     """The listed categories, then "other" and "missing" where the schema gives them a cell."""
 
     name: str
+    feature: Feature
     column: CategoricalColumn
     labels: tuple[str, ...]
     other_code: int
@@ -78,15 +82,15 @@ class CategoryAxis(Axis):
         return min(self.other_code, self.missing_code) >= 0
 
     def codes(self, table: Table) -> Codes:
-        column_codes = table.column(self.name).codes(self.column.category_codes, text=self.column.text)
+        column_codes = self.feature.cells(table).codes(self.column.category_codes, text=self.column.text)
         codes = np.where(column_codes == OTHER, self.other_code, column_codes)
         return np.asarray(np.where(column_codes == MISSING, self.missing_code, codes), np.int64)
 
 
 def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
-    """Return the cells of a column of the schema."""
-    column = schema.column(name)
-    rule = schema.missing_rule(column)
+    """Return the cells of a column of the schema, of a part of a date ("day month"), or of hashed buckets."""
+    feature, rule = find_feature(schema, name)
+    column = feature.column
     own, never = rule == "own", rule == "never"
     if isinstance(column, CategoricalColumn):
         size = len(column.categories)
@@ -95,19 +99,39 @@ def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
         other_code = size if other else -1
         missing_code = size + other if own else (-1 if never else other_code)
         return CategoryAxis(
-            name=name, column=column, labels=tuple(labels), other_code=other_code, missing_code=missing_code
+            name=name,
+            feature=feature,
+            column=column,
+            labels=tuple(labels),
+            other_code=other_code,
+            missing_code=missing_code,
         )
     edges = _bin_edges(column, bins)
-    labels = [f"[{low:g}, {high:g})" for low, high in pairwise(edges[:-1])]
-    labels.append(f"[{edges[-2]:g}, {edges[-1]:g}]")
-    middle = int(np.searchsorted(edges[1:-1], _middle_of_range(column), side="right"))
+    write = "{:g}".format if feature.reading is None else text_of_days
+    labels = [f"[{write(low)}, {write(high)})" for low, high in pairwise(edges[:-1])]
+    labels.append(f"[{write(edges[-2])}, {write(edges[-1])}]")
+    middle = int(np.searchsorted(edges[1:-1], middle_of_range(column), side="right"))
     missing_code = len(labels) if own else (-1 if never else middle)
     return NumericAxis(
-        name=name, edges=edges, labels=(*labels, *(["missing"] if own else [])), missing_code=missing_code
+        name=name,
+        feature=feature,
+        edges=edges,
+        labels=(*labels, *(["missing"] if own else [])),
+        missing_code=missing_code,
     )
 
 
-def _middle_of_range(column: NumericColumn) -> float:
+def find_feature(schema: Schema, name: str) -> tuple[Feature, Missing]:
+    """Return the feature of this name and the rule for its missing cells."""
+    columns = [*schema.columns, *([] if schema.target is None else [schema.target])]
+    features = {feature.column.name: (feature, column) for column in columns for feature in column.features}
+    if name not in features:
+        raise InvalidParameter(f"the schema has no column {name!r} to count; it has {', '.join(features)}.")
+    feature, column = features[name]
+    return feature, schema.missing_rule(column)
+
+
+def middle_of_range(column: NumericColumn) -> float:
     if column.transform == "log1p":
         return float(np.expm1((np.log1p(column.low) + np.log1p(column.high)) / 2))
     return (column.low + column.high) / 2
@@ -171,7 +195,8 @@ class Marginals:
         bins: Bins = DEFAULT_BINS,
     ) -> Marginals:
         """Return the marginals of all sets of `ways` columns of the schema (and its target), or of the listed sets."""
-        all_names = [*schema.names, *([schema.target.name] if schema.target is not None else [])]
+        all_names = [feature.column.name for feature in schema.features]
+        all_names += [schema.target.name] if schema.target is not None else []
         if columns is None:
             number = _check.check_count("ways", ways)
             if number > len(all_names):
@@ -187,6 +212,11 @@ class Marginals:
         if isinstance(bins, Mapping) and (unknown := sorted(set(bins) - set(all_names))):
             raise InvalidParameter(f"bins names {', '.join(unknown)}, which the schema does not have.")
         return cls(sets=sets, axes={name: make_axis(schema, name, bins) for name in used_names})
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the table that are read."""
+        return tuple(dict.fromkeys(axis.feature.source for axis in self.axes.values()))
 
     def shape(self, names: Sequence[str]) -> tuple[int, ...]:
         """Return the number of cells per column of one table."""

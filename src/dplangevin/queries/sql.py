@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema.columns import CategoricalColumn, Column
+from dplangevin.schema.columns import Column, DateColumn, HashedColumn, NumericColumn
 from dplangevin.schema.schema import Schema
 from dplangevin.tables import CellColumn, Table
+from dplangevin.tables.columns import DerivedColumn
+from dplangevin.tables.readings import DateReading
 
 MAX_PREDICATE_LENGTH = 20_000
 OPERATORS = frozenset(
@@ -202,7 +204,8 @@ _MAX_PREDICATES_PER_QUERY = 500
 class SqlCounter:
     """Counts checked predicates in a private in-memory DuckDB, with bounded memory and without access to files.
 
-    Numeric columns, and categories that are all numbers, are DOUBLE; truth values are BOOLEAN; all others are VARCHAR,
+    Numeric columns, and categories that are all numbers, are DOUBLE; truth values are BOOLEAN; dates are TIMESTAMP (in
+    whole seconds, UTC where the cell has a zone); all others are VARCHAR,
     where a listed category is written as in the schema and any other cell as its label.
 
     Parameters
@@ -328,7 +331,13 @@ class SqlCounter:
 
 def _typed_values(column: Column, cells: CellColumn) -> NDArray[Any]:
     """Return the cells typed by the schema; NaN or None where a cell is missing."""
-    if not isinstance(column, CategoricalColumn) or column.is_numeric:
+    if isinstance(column, DateColumn):
+        days = DerivedColumn(cells, DateReading(part="trend", date_format=column.date_format)).numbers()
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.rint(days * 86400), "datetime64[s]")
+    if isinstance(column, HashedColumn):
+        return cells.texts(text=column.text)
+    if isinstance(column, NumericColumn) or column.is_numeric:
         return np.asarray(cells.numbers(), np.float64)
     if column.is_boolean:
         return _to_booleans(np.asarray(cells.numbers()))
@@ -343,7 +352,11 @@ def _to_booleans(numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _to_arrow(pa: Any, column: Column, values: NDArray[Any]) -> Any:
-    if not isinstance(column, CategoricalColumn) or column.is_numeric:
+    if isinstance(column, DateColumn):
+        return pa.array(np.asarray(values, "datetime64[s]"), pa.timestamp("s"))
+    if isinstance(column, HashedColumn):
+        return pa.array(values, pa.string())
+    if isinstance(column, NumericColumn) or column.is_numeric:
         return pa.array(values, pa.float64(), from_pandas=True)
     return pa.array(values, pa.bool_() if column.is_boolean else pa.string())
 

@@ -85,10 +85,10 @@ class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
     flip_levels_ : one for each of flip_shares.
     privacy_ : the composed guarantee. plan_ : what was planned. release_ : everything released.
 
-    Privacy
-    -------
-    privacy_ covers everything that is stored in the fitted object: (epsilon, delta) for centre, curvature and slack
-    together, and for whatever is computed from them. The public inputs are not protected.
+    Notes
+    -----
+    **Privacy.** privacy_ covers everything that is stored in the fitted object: (epsilon, delta) for centre,
+    curvature and slack together, and for whatever is computed from them. The public inputs are not protected.
 
     Examples
     --------

@@ -24,8 +24,9 @@ from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid
 from dplangevin.planner.request import Request
 from dplangevin.problem import Loss, Problem
 from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
-from dplangevin.schema import CategoricalColumn, Schema
+from dplangevin.schema import CategoricalColumn, DateColumn, HashedColumn, Schema
 from dplangevin.tables import as_matrix, as_table
+from dplangevin.tables.readings import text_of_days
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -362,6 +363,13 @@ def schema_inputs(schema: Schema, n_rows: int = 1000, random_state: int = 0) -> 
             table[column.name] = np.array(column.categories, dtype=object)[
                 rng.integers(0, len(column.categories), rows)
             ]
+        elif isinstance(column, HashedColumn):
+            table[column.name] = np.array(
+                [f"value {i}" for i in rng.integers(0, 1 << 30, rows)], dtype=object
+            )
+        elif isinstance(column, DateColumn):
+            days = rng.uniform(column.low, column.high, rows)
+            table[column.name] = np.array([text_of_days(float(day)) for day in days], dtype=object)
         elif column.transform == "log1p":
             low, high = np.log1p(column.low), np.log1p(column.high)
             table[column.name] = np.expm1(rng.uniform(low, high, rows))

@@ -62,10 +62,11 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     privacy_ : the guarantee for all models. plan_ : what was chosen, and advice on better choices.
     ledger_head_ : head of the ledger's chain after the charge, or None.
 
-    Privacy
-    -------
-    privacy_ covers all K models together; they are draws of an exponential mechanism, and nothing else depends on the
-    data. Whether a model is in the set, its training loss and the number of proposals are not released.
+    Notes
+    -----
+    **Privacy.** privacy_ covers all K models together; they are draws of an exponential mechanism, and nothing else
+    depends on the data. Whether a model is in the set, its training loss and the number of proposals are not
+    released.
 
     References
     ----------

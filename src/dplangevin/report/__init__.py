@@ -9,6 +9,12 @@ from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
     from dplangevin.report.audit import audit_document as audit_document
+    from dplangevin.report.displays import (
+        BudgetDisplay as BudgetDisplay,
+        ShapeDisplay as ShapeDisplay,
+        StabilityDisplay as StabilityDisplay,
+        TradeoffDisplay as TradeoffDisplay,
+    )
     from dplangevin.report.document import Document as Document, write_document as write_document
     from dplangevin.report.html import (
         RangePlot as RangePlot,

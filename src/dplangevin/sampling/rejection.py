@@ -163,7 +163,7 @@ class EnvelopeCells:
 
     @cached_property
     def _log_flat(self) -> Floats:
-        return self.lipschitz * self.radius - self.values + np.log(2 * self.half).sum(axis=0)
+        return np.asarray(self.lipschitz * self.radius - self.values + np.log(2 * self.half).sum(axis=0))
 
     @cached_property
     def _log_tilted(self) -> Floats:

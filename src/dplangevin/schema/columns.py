@@ -1,4 +1,4 @@
-"""Columns of a public schema: a numeric column has a stated range, a categorical one a stated list of categories."""
+"""Columns of a public schema: ranges and lists of categories, and those derived from dates and hashes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,49 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.basis import Monotone, SplineBasis
 from dplangevin.tables.cells import label_indices, read_label
+from dplangevin.tables.readings import (
+    DATE_FORMATS,
+    DATE_PARTS,
+    PART_VALUES,
+    DateFormat,
+    DatePart,
+    DateReading,
+    HashReading,
+    Reading,
+    days_of_text,
+    text_of_days,
+)
 
 Transform = Literal["identity", "log1p"]
 Other = Literal["ignore", "own"]
 Missing = Literal["own", "middle", "never"]
 MISSING_RULES: tuple[Missing, ...] = ("own", "middle", "never")
 Category = str | int | float | bool
+MAX_BUCKETS = 4096
+"""Most buckets of a hashed column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """What is encoded of a column of the table: a range or a list of categories, and how a cell is read for it.
+
+    Parameters
+    ----------
+    column : range or categories, under the name that the encoded columns bear.
+    source : name of the column in the table.
+    reading : what is derived from a cell first; None: nothing.
+    """
+
+    column: PlainColumn
+    source: str
+    reading: Reading | None = None
+
+    def cells(self, table: Any) -> Any:
+        """Return the cells of a table for this feature, unread."""
+        from dplangevin.tables.columns import DerivedColumn
+
+        cells = table.column(self.source)
+        return cells if self.reading is None else DerivedColumn(cells, self.reading)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +105,16 @@ class NumericColumn:
             self.basis.check_gaps(self.name, self.knots)
         if self.monotone is not None:
             _check.check_choice(f"columns.{self.name}.monotone", self.monotone, ("increasing", "decreasing"))
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The column itself."""
+        return (Feature(column=self, source=self.name),)
+
+    @property
+    def extent(self) -> str:
+        """The range, for people."""
+        return f"{self.low:g} to {self.high:g}"
 
     @property
     def knots(self) -> tuple[float, ...]:
@@ -131,6 +178,16 @@ class CategoricalColumn:
         _refuse_collisions(where, self.categories, self.text)
 
     @property
+    def features(self) -> tuple[Feature, ...]:
+        """The column itself."""
+        return (Feature(column=self, source=self.name),)
+
+    @property
+    def extent(self) -> str:
+        """The number of categories, for people."""
+        return f"{len(self.categories)} categories"
+
+    @property
     def is_numeric(self) -> bool:
         """Whether every category is a number, so that SQL treats the column as numeric."""
         return all(
@@ -157,7 +214,135 @@ class CategoricalColumn:
         return {"categories": list(self.categories), **extra}
 
 
-Column = NumericColumn | CategoricalColumn
+@dataclass(frozen=True, kw_only=True)
+class DateColumn:
+    """Column of dates or times, encoded by its parts: a trend over a public range, and indicators of the calendar.
+
+    A time with a zone is converted to UTC, one without is taken as it is written; a cell that states no date is
+    missing. Dates outside the range are clipped in the trend; their calendar parts are their own.
+
+    Parameters
+    ----------
+    name : of the column.
+    low, high : the public range, as days since 1970-01-01.
+    parts : "trend" (a number), "quarter", "month", "weekday" (1 is Monday), "hour" (indicators).
+    date_format : "iso" (2026-01-31 12:30), "day.month.year" (31.1.2026, also with / or -), "month/day/year",
+        "yyyymmdd" or "unix" (seconds since 1970). Dates in ISO form are read under each.
+    missing : rule for missing cells, see `Schema`; None takes the rule of the schema.
+    basis : a linear spline basis for the trend.
+    """
+
+    name: str
+    low: float
+    high: float
+    parts: tuple[DatePart, ...] = ("trend", "month", "weekday")
+    date_format: DateFormat = "iso"
+    missing: Missing | None = None
+    basis: SplineBasis | None = None
+
+    def __post_init__(self) -> None:
+        where = f"columns.{self.name}"
+        _check_missing(self.name, self.missing)
+        _check.set_frozen(self, parts=tuple(self.parts))
+        if not self.parts or len(set(self.parts)) < len(self.parts):
+            raise InvalidParameter(
+                f"{where}.parts must name at least one part, each once; got {list(self.parts)}."
+            )
+        for part in self.parts:
+            _check.check_choice(f"{where}.parts", part, DATE_PARTS)
+        _check.check_choice(f"{where}.format", self.date_format, DATE_FORMATS)
+        if self.basis is not None and ("trend" not in self.parts or self.basis.knots is not None):
+            raise InvalidParameter(f"{where}.basis needs the part 'trend', and 'n_knots' instead of 'knots'.")
+        NumericColumn(name=self.name, low=self.low, high=self.high, basis=self.basis)
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The trend as a number, every other part as categories."""
+        return tuple(
+            Feature(
+                column=self._part_column(part),
+                source=self.name,
+                reading=DateReading(part=part, date_format=self.date_format),
+            )
+            for part in self.parts
+        )
+
+    def _part_column(self, part: DatePart) -> PlainColumn:
+        name = f"{self.name} {part}"
+        if part == "trend":
+            return NumericColumn(
+                name=name, low=self.low, high=self.high, basis=self.basis, missing=self.missing
+            )
+        return CategoricalColumn(name=name, categories=PART_VALUES[part], missing=self.missing)
+
+    @property
+    def extent(self) -> str:
+        """The range and the parts, for people."""
+        return f"{text_of_days(self.low)} to {text_of_days(self.high)} ({', '.join(self.parts)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the column as an entry of the file format."""
+        extra: dict[str, Any] = {} if self.date_format == "iso" else {"format": self.date_format}
+        if self.missing is not None:
+            extra["missing"] = self.missing
+        if self.basis is not None:
+            extra["basis"] = self.basis.to_dict()
+        dates = [text_of_days(self.low), text_of_days(self.high)]
+        return {"dates": dates, "parts": list(self.parts), **extra}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HashedColumn:
+    """Column of very many categories, each encoded as one of `n_buckets` public buckets.
+
+    The bucket of a cell is a public hash of its label, so no list is stated and none is learned. Categories that share
+    a bucket share a coefficient; a missing cell has no bucket.
+
+    Parameters
+    ----------
+    name : of the column.
+    n_buckets : how many, at least 2.
+    text : compare texts character by character, see `CategoricalColumn`.
+    missing : rule for missing cells, see `Schema`; None takes the rule of the schema.
+    """
+
+    name: str
+    n_buckets: int
+    text: bool = False
+    missing: Missing | None = None
+
+    def __post_init__(self) -> None:
+        _check_missing(self.name, self.missing)
+        n_buckets = _check.check_count(f"columns.{self.name}.hash", self.n_buckets, minimum=2)
+        if n_buckets > MAX_BUCKETS:
+            raise InvalidParameter(
+                f"columns.{self.name}.hash must be at most {MAX_BUCKETS} buckets, got {n_buckets}."
+            )
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The bucket, as a category."""
+        buckets = CategoricalColumn(
+            name=f"{self.name} bucket", categories=tuple(range(self.n_buckets)), missing=self.missing
+        )
+        reading = HashReading(n_buckets=self.n_buckets, keeps_text=self.text)
+        return (Feature(column=buckets, source=self.name, reading=reading),)
+
+    @property
+    def extent(self) -> str:
+        """The number of buckets, for people."""
+        return f"{self.n_buckets} hashed buckets"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the column as an entry of the file format."""
+        extra: dict[str, Any] = {"as": "text"} if self.text else {}
+        if self.missing is not None:
+            extra["missing"] = self.missing
+        return {"hash": self.n_buckets, **extra}
+
+
+PlainColumn = NumericColumn | CategoricalColumn
+Column = PlainColumn | DateColumn | HashedColumn
 
 
 def _refuse_collisions(where: str, values: tuple[Any, ...], text: bool) -> None:
@@ -183,47 +368,79 @@ def _check_missing(name: str, missing: Any) -> None:
         _check.check_choice(f"columns.{name}.missing", missing, MISSING_RULES)
 
 
+COLUMN_KEYS: dict[str, set[str]] = {
+    "range": {"transform", "missing", "basis", "monotone"},
+    "categories": {"other", "as", "missing"},
+    "dates": {"parts", "format", "missing", "basis"},
+    "hash": {"as", "missing"},
+}
+"""What a file may state about a column, by the key that decides its kind."""
+
+
+def refuse_identifier(name: str) -> InvalidParameter:
+    """Return the error for a column that is declared an identifier."""
+    return InvalidParameter(
+        f"column {name!r} is an id: it says who a row belongs to, so it is no feature. Leave it out of the schema; if "
+        f"one person may own several rows, pass person={name!r} to the estimator (--person on the command line) and "
+        "the guarantee covers all of them."
+    )
+
+
 def column_from_dict(name: str, entry: object) -> Column:
-    """Return a column from an entry of the file format, {"range": [low, high], ...} or {"categories": [...], ...}."""
+    """Return a column from an entry of the file format: {"range": [low, high], ...}, {"categories": [...], ...},
+    {"dates": [first, last], ...} or {"hash": buckets, ...}."""
     where = f"columns.{name}"
     if not isinstance(entry, Mapping):
         raise InvalidParameter(f"{where} must be a table with 'range' or 'categories', got {entry!r}.")
-    known = {"categories", "other", "as", "missing"}
-    if "range" in entry:
-        known = {"range", "transform", "missing", "basis", "monotone"}
+    if "id" in entry:
+        raise refuse_identifier(name)
+    kinds = [kind for kind in COLUMN_KEYS if kind in entry]
+    if entry.get("dates") == "learn":
+        raise InvalidParameter(
+            f"{where}.dates cannot be learned; state two dates between which the column's values are possible."
+        )
     for key in ("basis", "monotone"):
-        if key in entry and "categories" in entry:
+        if key in entry and ("categories" in kinds or "hash" in kinds):
             raise InvalidParameter(
                 f"{where}.{key} needs a column with a range: categories have no order; leave it out."
             )
-    unknown = sorted(set(entry) - known)
-    if ("range" in entry) == ("categories" in entry) or unknown:
-        raise InvalidParameter(
-            f"{where} needs either 'range' (with 'transform', 'missing', 'basis', 'monotone') or 'categories' "
-            f"(with 'other', 'as', 'missing'); got {sorted(entry)}."
+    if len(kinds) != 1 or set(entry) - COLUMN_KEYS[kinds[0]] - set(kinds):
+        choices = " or ".join(
+            f"{kind!r} (with {', '.join(map(repr, sorted(keys)))})" for kind, keys in COLUMN_KEYS.items()
         )
-    if "range" in entry:
+        raise InvalidParameter(f"{where} needs either {choices}; got {sorted(entry)}.")
+    rest: dict[str, Any] = {"name": name, "missing": entry.get("missing")}
+    if entry.get("basis") is not None:
+        rest["basis"] = SplineBasis.from_dict(where, entry["basis"])
+    if "as" in entry:
+        rest["text"] = _check.check_choice(f"{where}.as", entry["as"], ("label", "text")) == "text"
+    if "range" in kinds:
         low, high = _read_range(f"{where}.range", entry["range"])
-        return NumericColumn(
-            name=name,
-            low=low,
-            high=high,
-            transform=entry.get("transform", "identity"),
-            missing=entry.get("missing"),
-            basis=SplineBasis.from_dict(where, entry["basis"]) if entry.get("basis") is not None else None,
-            monotone=entry.get("monotone"),
-        )
+        rest |= {key: entry[key] for key in ("transform", "monotone") if key in entry}
+        return NumericColumn(low=low, high=high, **rest)
+    if "dates" in kinds:
+        first, last = _read_range(f"{where}.dates", entry["dates"])
+        if "parts" in entry:
+            if not isinstance(entry["parts"], list | tuple):
+                raise InvalidParameter(f"{where}.parts must be a list of parts, got {entry['parts']!r}.")
+            rest["parts"] = tuple(entry["parts"])
+        rest |= {"date_format": entry["format"]} if "format" in entry else {}
+        return DateColumn(low=_read_day(where, first), high=_read_day(where, last), **rest)
+    if "hash" in kinds:
+        return HashedColumn(n_buckets=entry["hash"], **rest)
     values = entry["categories"]
     if not isinstance(values, (list, tuple)):
         raise InvalidParameter(f"{where}.categories must be a list, got {values!r}.")
-    kind = _check.check_choice(f"{where}.as", entry.get("as", "label"), ("label", "text"))
-    return CategoricalColumn(
-        name=name,
-        categories=tuple(values),
-        other=entry.get("other", "ignore"),
-        text=kind == "text",
-        missing=entry.get("missing"),
-    )
+    return CategoricalColumn(categories=tuple(values), other=entry.get("other", "ignore"), **rest)
+
+
+def _read_day(where: str, value: Any) -> float:
+    """Return a public end of a range of dates, as days since 1970-01-01."""
+    text = value.isoformat() if hasattr(value, "isoformat") else value
+    days = days_of_text(text) if isinstance(text, str) else None
+    if days is None:
+        raise InvalidParameter(f"{where}.dates must be two dates such as '2026-01-31', got {value!r}.")
+    return days
 
 
 def _read_range(where: str, value: object) -> tuple[float, float]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from dplangevin.errors import InvalidParameter
+from dplangevin.schema.learned import DEFAULT_BUCKETS
+from dplangevin.tables.cells import read_label
+from dplangevin.tables.readings import read_date, text_of_days
 
 _MAX_CODES, _MAX_TEXTS = 10, 50
 _HEAD = """\
@@ -20,9 +24,12 @@ _PUBLIC = """\
 # delete this file: its ranges and categories would reveal the values of single people.
 """
 _OPEN = """\
-# State one of the two, and remove the other (the schema is refused until then):
+# State one of these, and remove the others (the schema is refused until then); an id is no feature: remove the column
+# and, if a person may own several rows, fit with person = ... :
 # range = [LOW, HIGH]
 # categories = ["first", "second"]
+# dates = ["2015-01-01", "2030-12-31"]
+# hash = 64  # very many categories: a public hash puts each into one of so many buckets
 """
 
 
@@ -78,6 +85,11 @@ def _draft_column(cells: Sequence[Any]) -> str:
         if len(known) < len(cells)
         else ""
     )
+    if known and (entry := _draft_dates(known)) is not None:
+        return f"{entry}  # check: what is possible, not what occurs{absent}"
+    if len(known) > _MAX_TEXTS and _are_identifiers(known):
+        hint = f"# {len(known)} distinct cells in as many rows: an id, which is no feature. Remove the column, or:"
+        return f"{hint}\n{_OPEN.rstrip()}"
     numeric = all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in known)
     if not known:
         return _OPEN.rstrip()
@@ -90,10 +102,36 @@ def _draft_column(cells: Sequence[Any]) -> str:
         return f"range = {json.dumps([low, high])}  # check: what is possible, not what occurs{absent}"
     texts = sorted({_label_of_cell(cell) for cell in known})
     if len(texts) > _MAX_TEXTS:
-        return f"# {len(texts)} distinct texts: shorten the list, or leave the column out\n{_OPEN.rstrip()}"
+        hint = f"# {len(texts)} distinct texts, hashed into buckets; or list the common ones{absent}"
+        return f"hash = {DEFAULT_BUCKETS}  {hint}"
     has_leading_zeros = any(text[0] == "0" and text.isdigit() and len(text) > 1 for text in texts if text)
     hint = '; add a line `as = "text"` so that leading zeros count' if has_leading_zeros else ""
     return f"categories = {_format_list(texts)}  # check: every value that is possible{hint}{absent}"
+
+
+def _draft_dates(cells: Sequence[Any]) -> str | None:
+    """Return the line of a column of which every public cell is a date, with the range rounded to whole years."""
+    labels = [read_label(cell) for cell in cells]
+    if any(label is None or not any(mark in label[1:] for mark in "-./") for label in labels):
+        return None  # plain numbers are quantities
+    for date_format in ("iso", "day.month.year", "month/day/year"):
+        seconds = [read_date(label or "", date_format) for label in labels]
+        if any(second is None for second in seconds):
+            continue
+        times = [second for second in seconds if second is not None]
+        first, last = (text_of_days(second / 86400)[:4] for second in (min(times), max(times)))
+        extra = "" if date_format == "iso" else f'\nformat = "{date_format}"'
+        parts = ["trend", "month", "weekday"] + ["hour"] * any(second % 86400 for second in times)
+        return f'parts = {json.dumps(parts)}{extra}\ndates = ["{first}-01-01", "{last}-12-31"]'
+    return None
+
+
+def _are_identifiers(cells: Sequence[Any]) -> bool:
+    """Whether every public cell is different, and all are texts or all are whole numbers in increasing order."""
+    if all(isinstance(cell, str) for cell in cells):
+        return len(set(cells)) == len(cells)
+    is_whole = all(isinstance(cell, int | float) and float(cell).is_integer() for cell in cells)
+    return is_whole and all(first < second for first, second in pairwise(cells))
 
 
 def _round_outwards(low: float, high: float) -> tuple[float, float]:

@@ -13,13 +13,18 @@ from typing import Any
 
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema.columns import CategoricalColumn, Column, column_from_dict
+from dplangevin.schema.columns import CategoricalColumn, Column, column_from_dict, refuse_identifier
 from dplangevin.schema.schema import VERSION, Schema, _read_target_column
 
 LEARN = "learn"
 DEFAULT_MAX_CATEGORIES = 32
 UNUSED_CATEGORY = "(no category was common enough)"
-KINDS: dict[str, dict[str, Any]] = {"number": {"range": LEARN}, "category": {"categories": LEARN}}
+DEFAULT_BUCKETS = 64
+KINDS: dict[str, dict[str, Any]] = {
+    "number": {"range": LEARN},
+    "category": {"categories": LEARN},
+    "hash": {"hash": DEFAULT_BUCKETS},
+}
 _NEEDS_CLASSES = (
     "target.classes cannot be learned: their number determines the model, so state the public labels, e.g. "
     'target={"name": ..., "classes": ["no", "yes"]}.'
@@ -307,9 +312,16 @@ def _entry_of_kind(name: str, kind: Any) -> Any:
         return kind
     if isinstance(kind, str) and kind in KINDS:
         return KINDS[kind]
+    if kind == "id":
+        raise refuse_identifier(name)
+    if kind == "date":
+        raise InvalidParameter(
+            f"column {name!r} is a date, whose range is stated and not learned: "
+            f'{{"dates": ["2015-01-01", "2030-12-31"]}}.'
+        )
     raise InvalidParameter(
-        f"the kind of column {name!r} must be 'number', 'category' or an entry such as "
-        f'{{"range": [0, 120]}}; got {kind!r}.'
+        f"the kind of column {name!r} must be 'number', 'category', 'hash' or an entry such as "
+        f'{{"range": [0, 120]}} or {{"dates": ["2015-01-01", "2030-12-31"]}}; got {kind!r}.'
     )
 
 

@@ -16,6 +16,7 @@ from dplangevin.schema.columns import (
     MISSING_RULES,
     CategoricalColumn,
     Column,
+    Feature,
     Missing,
     NumericColumn,
     column_from_dict,
@@ -38,6 +39,11 @@ def check_products(products: Any, columns: tuple[Column, ...]) -> tuple[tuple[st
             if not isinstance(name, str) or name not in known:
                 raise InvalidParameter(f"products names {name!r}, which the schema's columns do not list.")
             column = known[name]
+            if not isinstance(column, NumericColumn | CategoricalColumn):
+                raise InvalidParameter(
+                    f"products names {name!r}, whose cells are dates or hashed; only ranges and lists of categories "
+                    "have products."
+                )
             if isinstance(column, NumericColumn) and column.monotone is not None:
                 raise InvalidParameter(
                     f"column {name!r} is monotone and also in products, but a product has no single direction; drop "
@@ -93,6 +99,12 @@ class Schema:
             raise InvalidParameter(f"columns holds {', '.join(repeated)} twice; list each column once.")
         if self.target is not None and self.target.name in names:
             raise InvalidParameter(f"target {self.target.name!r} is also listed in columns; list it once.")
+        if self.target is not None and not isinstance(self.target, NumericColumn | CategoricalColumn):
+            raise InvalidParameter("the target must state classes or a range; it cannot be dates or hashed.")
+        encoded = [feature.column.name for feature in self.features]
+        repeated = sorted({name for name in encoded if encoded.count(name) > 1})
+        if repeated:
+            raise InvalidParameter(f"two columns would be encoded as {repeated[0]!r}; rename one of them.")
         _check.set_frozen(self, products=check_products(self.products, self.columns))
 
     @property
@@ -100,7 +112,7 @@ class Schema:
         """Whether the schema states shapes (a basis, a monotone column or a product) and not only straight lines."""
         curved = any(
             isinstance(column, NumericColumn) and (column.basis is not None or column.monotone is not None)
-            for column in self.columns
+            for column in (feature.column for feature in self.features)
         )
         return curved or bool(self.products)
 
@@ -115,7 +127,7 @@ class Schema:
 
     def _repr_html_(self) -> str:
         rows = [
-            (column.name, _describe_column(column).removeprefix(column.name).strip(" ()"), rule)
+            (column.name, column.extent, rule)
             for column, rule in [
                 *((column, self.missing_rule(column)) for column in self.columns),
                 *([] if self.target is None else [(self.target, "target")]),
@@ -123,6 +135,11 @@ class Schema:
         ]
         title = f"Public schema, rows of norm at most {self.row_norm:g}"
         return render_table(title, ("column", "stated", "missing cells"), rows)
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """What is encoded of the columns, in order: themselves, the parts of dates, the buckets of hashes."""
+        return tuple(feature for column in self.columns for feature in column.features)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -237,9 +254,9 @@ class Schema:
 
 
 def _describe_column(column: Column) -> str:
-    if isinstance(column, CategoricalColumn):
-        return f"{column.name} ({len(column.categories)} categories)"
-    return f"{column.name} [{column.low:g}, {column.high:g}]"
+    if isinstance(column, NumericColumn):
+        return f"{column.name} [{column.low:g}, {column.high:g}]"
+    return f"{column.name} ({column.extent})"
 
 
 def _read_target_column(entry: object) -> Column:

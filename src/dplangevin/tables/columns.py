@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin.tables import cells
+from dplangevin.tables.readings import Reading
 
 Codes = NDArray[np.int64]
 OTHER, MISSING = -1, -2
@@ -133,6 +134,34 @@ class ArrayColumn(CellColumn):
         indices = (index_by_label.setdefault(label, len(index_by_label) - 1) for label in labels)
         codes = np.fromiter(indices, np.int64, len(self))
         return codes, [label for label in index_by_label if label is not None]
+
+
+@final
+class DerivedColumn(CellColumn):
+    """Column of values derived from the labels of another column, each from its own label."""
+
+    def __init__(self, source: CellColumn, reading: Reading) -> None:
+        self._source, self._reading = source, reading
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def slice(self, rows: slice) -> CellColumn:
+        return DerivedColumn(self._source.slice(rows), self._reading)
+
+    def take(self, rows: Codes) -> CellColumn:
+        return DerivedColumn(self._source.take(rows), self._reading)
+
+    def numbers(self) -> NDArray[np.floating[Any]]:
+        indices, labels = self._source.labels(text=self._reading.keeps_text)
+        values = [cells.NAN if value is None else value for value in map(self._reading.derive, labels)]
+        return np.array([*values, cells.NAN], np.float64)[indices]
+
+    def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
+        return _labels_of_numbers(np.asarray(self.numbers(), np.float64))
+
+    def persons(self) -> tuple[Codes, Sequence[str]]:
+        return self.labels()
 
 
 def _read_each(array: NDArray[Any], read: Callable[[Any], Any]) -> Any:

@@ -168,7 +168,7 @@ def _plan_counts(draft: Draft) -> ReleasePlan:
         )
     tables = Marginals.from_schema(draft.build_schema(), ways=draft.ways, columns=None, bins=draft.bins)
     mechanism = plan_counts(
-        tables=tables,
+        block_sizes=tables.sizes(),
         rows_per_person=draft.max_rows_per_person,
         epsilon=draft.epsilon,
         delta=draft.delta,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
 from dplangevin.audit import replay
 from dplangevin.audit.replay import find_differences
+from dplangevin.mechanisms.whitened import curvature
 from dplangevin.sampling.exact_noise import (
     add_rounded_noise,
     sample_geometric_noise,
@@ -129,6 +131,30 @@ def test_whole_estimators(model: Any, delta: float) -> None:
     result = replay(release, (X, y), (X2, y2), guarantee=claimed, ignore=("random_state",))
     assert result.refutation is None
     assert result.mu > 0.2 * (claimed.mu or 0) if delta else result.epsilon > 0.1 * claimed.epsilon(0.0)
+
+
+@pytest.mark.parametrize("weakened", ["curvature_noise_std", "slope_noise_std", None])
+def test_fits_with_intervals(weakened: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The curvature and the squared slopes follow the recorded path; with little of their noise either is refuted."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (3000, 2)), rng.uniform(0.4, 0.6, 3000)
+    X2, y2 = X.copy(), y.copy()
+    X[0], y[0], X2[0], y2[0] = [1, 0], 0.5, [0, 1], 1  # the second slope is clipped and has no curvature
+    model = DPRidge(target_bounds=(0, 1), data_norm=1.5, epsilon=2.0, delta=1e-5, intervals=True)
+
+    def release(records: Any, rng: Any) -> Any:
+        return clone(model).set_params(random_state=rng).fit(*records)
+
+    claimed = release((X, y), 0).privacy_
+    if weakened:
+        honest = curvature._release_exact_curvature
+
+        def broken(spec: Any, *others: Any) -> Any:
+            return honest(replace(spec, **{weakened: getattr(spec, weakened) / 200}), *others)
+
+        monkeypatch.setattr(curvature, "_release_exact_curvature", broken)
+    result = replay(release, (X, y), (X2, y2), guarantee=claimed, ignore=("random_state",))
+    assert (result.refutation is None) == (weakened is None)
 
 
 def test_differences_name_the_place() -> None:

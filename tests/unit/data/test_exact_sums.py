@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dplangevin.data import exact_records, exact_sums as exact, integer_grids
+from dplangevin.data.dataset import ArrayDataset
 from dplangevin.data.exact_records import bound_lengths, decide_tie, limit_rows, shorten_rows, whole_slopes
 from dplangevin.data.exact_sums import (
     ExactSums,
@@ -22,9 +23,10 @@ from dplangevin.data.exact_sums import (
     sum_gradients_compiled,
     sum_outer_products,
 )
-from dplangevin.data.integer_grids import IntegerTransform, RowGrid, snap_point
+from dplangevin.data.integer_grids import IntegerTransform, RowGrid, _column_squares, snap_point
 from dplangevin.data.integer_words import EXACT_BITS, WordSum, carry, join_limbs, to_integers, to_limbs
 from dplangevin.errors import InvalidParameter
+from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.problem.losses.base import SlopeFormula
 
 
@@ -52,7 +54,7 @@ class Records:
     def problem(self) -> Any:
         return SimpleNamespace(n_columns=self.rows.shape[1])
 
-    def blocks(self, batch: None = None) -> Iterator[Any]:
+    def pieces(self, batch: None = None) -> Iterator[Any]:
         for start in range(0, len(self.rows), self.size):
             part = slice(start, start + self.size)
             limits = None if self.limits is None else self.limits[part]
@@ -97,13 +99,13 @@ def all_sums(
                 2.0,
                 transform,
             )
-            for i, b in enumerate(records.blocks())
+            for i, b in enumerate(records.pieces())
         ]
     )
     theta = np.linspace(-3, 7, records.rows.shape[1])[:, None]
     blocks = (
         RecordBlock(b.rows, b.labels, limits[i * records.size : i * records.size + len(b.rows)])
-        for i, b in enumerate(records.blocks())
+        for i, b in enumerate(records.pieces())
     )
     gradient = transform.apply_transpose(sum_gradients(blocks, logistic_slopes, 1.0, theta, grid))
     return (
@@ -679,3 +681,30 @@ def test_refusals() -> None:
         IntegerTransform(np.array([[1.0, np.nan], [0.0, 1.0]]), 1.0, grid)
     with pytest.raises(InvalidParameter):
         IntegerTransform(np.diag([1e-100, 1e100]), 1.0, grid)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("norm", [1.0, 1e-29])
+def test_rows_rounded_where_they_lie_are_those_of_a_copy(dtype: type, norm: float) -> None:
+    """Single precision holds every grid but the smallest, and takes the first half of the memory of doubles."""
+    rng = np.random.default_rng(3)
+    problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=norm, classes=2), n=5000, n_features=7)
+    X = (norm * rng.uniform(-0.6, 0.6, (5000, 7))).astype(dtype)
+    grid = RowGrid(row_norm=problem.row_norm)
+    given = ArrayDataset(X, np.zeros(5000), problem)
+    buffer = given._rows.__array_interface__["data"][0]
+    copied, own = given.with_rounded_rows(grid), given.with_rounded_rows(grid, in_place=True)
+    np.testing.assert_array_equal(copied._rows, own._rows)
+    assert own._rows.dtype == grid.dtype
+    assert own.n_bytes == own._rows.nbytes
+    if grid.dtype.itemsize <= X.itemsize:
+        assert own._rows.__array_interface__["data"][0] == buffer
+        assert given._rows is own._rows
+    wide = np.array([row for block in own.blocks() for row in block.rows]) / grid.unit
+    np.testing.assert_array_equal(wide, np.trunc(wide))
+    assert ((wide**2).sum(axis=1) <= grid.max_square).all()
+
+
+def test_squares_of_columns_are_those_of_python_integers() -> None:
+    whole = np.random.default_rng(4).integers(0, 1 << 40, (200, 9))
+    assert _column_squares(whole) == [sum(int(v) ** 2 for v in column) for column in whole.T]

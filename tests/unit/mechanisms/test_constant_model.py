@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
 from dplangevin import DPLogisticRegression, DPRidge, calibrate
@@ -20,9 +20,17 @@ from dplangevin.mechanisms.constant_model import (
     count_scale,
     estimate_shares,
     fit_constant,
+    normalize_logs,
     sum_class_weights,
 )
+from dplangevin.mechanisms.whitened.mechanism import (
+    DescentState,
+    choose_n_steps,
+    step_sizes,
+    whitening_geometry,
+)
 from dplangevin.mechanisms.whitened.postprocessing import DescentStart, gain_factor, shrink_to_constant
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import DataBounds, Logistic, Problem, Squared
 
@@ -88,6 +96,24 @@ def test_the_constant_has_the_shares_as_its_predictions() -> None:
     assert mean.curvature_fraction == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 400.0, 1e4])
+def test_weights_from_their_logarithms(spread: float) -> None:
+    logs = np.round(spread * np.random.default_rng(0).standard_normal((4, 5)), 1)
+    logs[0, :2] = -np.inf
+    np.testing.assert_allclose(normalize_logs(logs), np.exp(logs - logsumexp(logs)), rtol=1e-12, atol=1e-300)
+    assert normalize_logs(logs).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.02, 0.5, 0.7, 1 - 1e-6])
+def test_halving_several_times_at_once_is_halving(share: float) -> None:
+    stated, shares, (low, high) = problem(), np.array([1 - share, share]), (-40.0, 40.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        slopes = stated.loss.slope(np.full(2, middle), np.arange(2.0))
+        low, high = (middle, high) if float(shares @ slopes) < 0 else (low, middle)
+    assert fit_constant(stated, shares).scores[0] == (low + high) / 2
+
+
 def test_pure_noise_is_returned_to_the_constant() -> None:
     """Scores of normal noise alone: the James-Stein factor is 0 in most draws, and never raises the expected loss."""
     rng, p = np.random.default_rng(1), 12
@@ -151,6 +177,60 @@ def test_rare_labels_are_not_predicted_worse_than_by_their_share(delta: float) -
         p = truth[3000:]
         losses.append(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
     assert np.mean(losses) < 0.009
+
+
+def test_a_rare_class_gets_the_steps_that_its_flat_loss_needs() -> None:
+    """40,000 rows with 1% of positives, hardly any noise: 12 steps would end a quarter short of the minimiser.
+
+    Their excess of log-loss over the true probabilities is 3.5e-4 in the mean of these seeds, and 0.9e-4 with the rule;
+    single fits have a standard deviation of 0.3e-4.
+    """
+    rng = np.random.default_rng(41)
+    X = np.clip(rng.standard_normal((60_000, 4)), -4, 4)
+    truth = expit(X @ np.array([0.7, -0.5, 0.4, 0.3]) - 5.1)
+    y = (rng.random(len(X)) < truth).astype(int)
+    excesses = []
+    for seed in range(3):
+        model = DPLogisticRegression(
+            epsilon=30.0, delta=1e-6, data_norm=8.0, classes=[0, 1], random_state=seed
+        ).fit(X[:40_000], y[:40_000])
+        q, p = model.predict_proba(X[40_000:])[:, 1], truth[40_000:]
+        excesses.append(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
+    assert np.mean(excesses) < 2e-4
+
+
+def rare_descent(share: float, score: float) -> tuple[int, int]:
+    """Return the fewest steps of a plan, and those chosen after an approach that reached scores of this size."""
+    plan = plan_fit(
+        model="logistic", n=100_000, n_features=4, epsilon=4.0, delta=1e-6, adjacency="replace-one", data_norm=1.0,
+        fit_intercept=True,
+    ).plan  # fmt: skip
+    spec = plan.spec
+    assert isinstance(spec, WhitenedSpec)
+    moments = np.diag([0.2, 0.1, 0.1, 0.1, 0.5])
+    geometry = whitening_geometry(spec, np.stack([moments, np.eye(5) / 5]))
+    unit = np.linalg.solve(geometry.transform.basis, np.array([0.0, 0.0, 0.0, 0.0, math.sqrt(2)]))
+    start = DescentStart(np.zeros((5, 1)), unit, 4 * share * (1 - share), 0.01)
+    deviation = np.random.default_rng(3).standard_normal(5)
+    _, rest = start.split(deviation, geometry.moments)
+    theta = score * rest[:, None] / math.sqrt(geometry.moments @ rest**2)
+    state = DescentState(
+        moments=np.zeros(0), step=spec.n_approach_steps, n_steps=spec.n_steps, theta=theta, previous=theta,
+        totals=np.zeros((3, 5, 1)),
+    )  # fmt: skip
+    etas = step_sizes(spec, geometry, spec.n_steps, start.step_curvature)
+    return spec.n_steps, choose_n_steps(spec, plan.problem, geometry, state, start, etas)
+
+
+def test_the_number_of_steps_follows_the_predicted_risk() -> None:
+    for share in (0.2, 0.5):  # not rare
+        fewest, chosen = rare_descent(share, 0.5)
+        assert chosen == fewest
+    fewest, chosen = rare_descent(0.01, 0.5)
+    assert chosen > fewest
+    fewest, chosen = rare_descent(0.01, 0.001)  # less than noise: nothing to converge to
+    assert chosen == fewest
+    assert rare_descent(0.002, 0.5)[1] >= rare_descent(0.02, 0.5)[1]
 
 
 def test_a_regression_without_signal_predicts_the_mean() -> None:

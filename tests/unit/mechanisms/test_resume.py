@@ -80,9 +80,9 @@ class Fragile(ArrayDataset):
     def _shared_count(self) -> list[float]:
         return self.__dict__.setdefault("_left", [TOP])
 
-    def _pieces(self, rows: Any) -> Any:
+    def pieces(self, rows: Any = None) -> Any:
         self._use()
-        return super()._pieces(rows)
+        return super().pieces(rows)
 
     def blocks(self, rows: Any = None) -> Any:
         self._use()

@@ -162,9 +162,10 @@ MODELS: dict[str, tuple[Any, np.ndarray]] = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_has_a_region_whose_points_are_in_the_set(name: str, tmp_path: Path) -> None:
+    """With confidence .95: one seed in 24 misses it for the model with a ridge, in exact runs and in others."""
     estimator, targets = MODELS[name]
     with warnings.catch_warnings(action="ignore"):
-        made = region(estimator, thresholds=(0.05,)).fit(X, targets)
+        made = region(estimator, thresholds=(0.05,), random_state=2).fit(X, targets)
     objective, release = made.plan_.objective, made.release_
     template = made._adapter
     labels = template.read_records(X, targets)[2](targets)

@@ -1,9 +1,10 @@
 """Release the curvature of the loss in whitened coordinates, and means of its squared slopes, at released coefficients.
 
 In whitened coordinates the curvature is near a multiple of the identity, so that a small fraction of the budget shows
-all of it. A record adds v v' with v = sqrt(a h'' / (k M)) B' x / R, a = min(w, k R^2 / |B' x|^2): |v| <= 1 is checked
-on the very numbers that are summed, whatever B, R and the record are. Exact runs truncate v to whole steps, and their
-sums over records have no rounding error (docs/theory/one_step_intervals.md, section 2).
+all of it. A record adds v v' with v = sqrt(a min(h'', M) / (k M)) B' x / R, a = min(w, k R^2 / |B' x|^2), M a function
+of what was released before (`one_step.limit_curvature`): |v| <= 1 is checked on the very numbers that are summed,
+whatever B, R, M and the record are. Exact runs truncate v to whole steps, and their sums over records have no rounding
+error (docs/theory/one_step_intervals.md, section 2).
 """
 
 from __future__ import annotations
@@ -70,6 +71,16 @@ class WhitenedCurvature(NamedTuple):
         return cls(array[:-4].reshape(size, size), noise_std, *squares)
 
 
+class CurvatureLimit(NamedTuple):
+    """The curvature of a record's loss that counts at most, and the share of the mean curvature that it keeps.
+
+    Both are functions of public and released values; the limit is at most the bound of the loss.
+    """
+
+    largest: float
+    kept_share: float = 1.0
+
+
 def check_curvature_problem(problem: Problem) -> None:
     """Refuse losses and weights for which the curvature in whitened coordinates gives no intervals."""
     loss = problem.loss
@@ -83,13 +94,18 @@ def check_curvature_problem(problem: Problem) -> None:
 
 
 def release_curvature(
-    spec: WhitenedSpec, data: Dataset, geometry: WhitenedGeometry, theta: Floats, draws: NoiseDraws
+    spec: WhitenedSpec,
+    data: Dataset,
+    geometry: WhitenedGeometry,
+    theta: Floats,
+    draws: NoiseDraws,
+    limit: CurvatureLimit,
 ) -> WhitenedCurvature:
     """Release the curvature at theta, a point that was itself released; rows of a secure run are on their grid."""
     problem, bound = data.problem, geometry.transform.bound
     size = problem.n_columns
     if geometry.integer_transform is None:
-        means = data.sum_over_blocks(sum_curvatures, geometry.transform, theta) / problem.n
+        means = data.sum_over_blocks(sum_curvatures, geometry.transform, theta, limit.largest) / problem.n
         matrix, rng = means[: size**2].reshape(size, size), draws.rng
         matrix = (matrix + matrix.T) / 2 + spec.curvature_noise_std * sample_symmetric_noise(size, rng)
         squares = means[size**2 :]
@@ -97,9 +113,9 @@ def release_curvature(
             squares = squares + spec.slope_noise_std * rng.standard_normal(N_SLOPE_MEANS)
     else:
         matrix, squares = _release_exact_curvature(
-            spec, data, geometry.integer_transform, theta, draws.source
+            spec, data, geometry.integer_transform, theta, limit.largest, draws.source
         )
-    unit = CURVATURE_ROW_FACTOR * problem.loss.typical_curvature_bound * bound**2
+    unit = CURVATURE_ROW_FACTOR * limit.largest * bound**2 / limit.kept_share
     released = WhitenedCurvature(matrix=unit * matrix, noise_std=unit * spec.curvature_noise_std)
     if not spec.slope_noise_std:
         return released
@@ -111,7 +127,7 @@ def release_curvature(
     )
 
 
-def sum_curvatures(data: Dataset, transform: WhiteningTransform, theta: Floats) -> Floats:
+def sum_curvatures(data: Dataset, transform: WhiteningTransform, theta: Floats, largest: float) -> Floats:
     """Return the sums over records of v v' (flattened) and of both squared slopes, in floating point."""
     problem = data.problem
     scaled = transform._replace(basis=transform.basis / problem.row_norm)
@@ -125,7 +141,9 @@ def sum_curvatures(data: Dataset, transform: WhiteningTransform, theta: Floats) 
             weights, whitened = whiten_rows(rows, scaled)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 lengths = np.sqrt(np.einsum("ij,ij->i", whitened, whitened)) / scaled.bound
-                factors, slopes = _record_factors(problem.loss, rows @ theta, labels, weights, lengths)
+                factors, slopes = _record_factors(
+                    problem.loss, rows @ theta, labels, weights, lengths, largest
+                )
                 slopes *= rows.any(axis=1)  # a zero row stands for no record
                 whitened *= (factors / scaled.bound)[:, None]
                 inside = np.einsum("ij,ij->i", whitened, whitened) <= 1 + 1e-12
@@ -137,7 +155,9 @@ def sum_curvatures(data: Dataset, transform: WhiteningTransform, theta: Floats) 
     return np.concatenate([matrix.ravel(), squares])
 
 
-def sum_exact_curvatures(data: Dataset, transform: IntegerTransform, theta: Floats) -> NDArray[np.int64]:
+def sum_exact_curvatures(
+    data: Dataset, transform: IntegerTransform, theta: Floats, largest: float
+) -> NDArray[np.int64]:
     """Return the same sums in whole numbers, v in steps of R / max_steps and squared slopes in 1 / SLOPE_STEPS.
 
     Words [2, p^2 + 2]. Every number of a record is a function of it and of public or released values alone.
@@ -154,7 +174,9 @@ def sum_exact_curvatures(data: Dataset, transform: IntegerTransform, theta: Floa
             whole = transform.coordinates(rows)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 lengths = bound_lengths(whole) / transform.max_steps
-                factors, slopes = _record_factors(problem.loss, rows @ point, labels, weights, lengths)
+                factors, slopes = _record_factors(
+                    problem.loss, rows @ point, labels, weights, lengths, largest
+                )
                 slopes *= rows.any(axis=1)
                 whole *= (factors * INWARD)[:, None]
                 np.trunc(whole, out=whole)
@@ -168,11 +190,18 @@ def sum_exact_curvatures(data: Dataset, transform: IntegerTransform, theta: Floa
 
 
 def _release_exact_curvature(
-    spec: WhitenedSpec, data: Dataset, transform: IntegerTransform, theta: Floats, source: ByteSource
+    spec: WhitenedSpec,
+    data: Dataset,
+    transform: IntegerTransform,
+    theta: Floats,
+    largest: float,
+    source: ByteSource,
 ) -> tuple[Floats, Floats]:
     """Release both from exact sums, to which a record adds a matrix of norm at most max_steps^2 and whole numbers."""
     size, n = data.problem.n_columns, data.problem.n
-    sums: NDArray[Any] = to_integers(carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta)))
+    sums: NDArray[Any] = to_integers(
+        carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta, largest))
+    )
     scale = n * transform.max_steps**2
     matrix = add_symmetric_gaussian_noise(
         sums[: size**2].reshape(size, size), np.asarray(0), spec.curvature_noise_std * scale, source
@@ -185,11 +214,13 @@ def _release_exact_curvature(
 
 
 def _record_factors(
-    loss: Loss, scores: Floats, labels: Floats, weights: Floats, lengths: Floats
+    loss: Loss, scores: Floats, labels: Floats, weights: Floats, lengths: Floats, largest: float
 ) -> tuple[Floats, Floats]:
-    """Return sqrt(a h'' / (k M)) of each record, `lengths` being |B' x| / R, and its two squared slopes in [0, 1]."""
+    """Return sqrt(a min(h'', M) / (k M)) of each record, M `largest`, and its two squared slopes in [0, 1].
+
+    lengths : |B' x| / R.
+    """
     scores = np.nan_to_num(scores, nan=0.0, posinf=1e300, neginf=-1e300)
-    largest = loss.typical_curvature_bound
     curvatures = np.clip(np.nan_to_num(loss.curvature(scores, labels)), 0.0, largest) / largest
     slopes = np.nan_to_num(np.clip(loss.slope(scores, labels) / loss.slope_bound, -1.0, 1.0)) ** 2
     shares = np.minimum(weights / CURVATURE_ROW_FACTOR, 1 / lengths**2)

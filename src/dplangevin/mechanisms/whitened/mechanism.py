@@ -31,7 +31,7 @@ from dplangevin.mechanisms.whitened.curvature import (
     check_curvature_problem,
     release_curvature,
 )
-from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
+from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step, limit_curvature
 from dplangevin.mechanisms.whitened.postprocessing import (
     DescentStart,
     ScoreNoise,
@@ -46,7 +46,7 @@ from dplangevin.mechanisms.whitened.postprocessing import (
     shrink_tail,
     shrink_windows,
 )
-from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, Window
+from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, Window, window_response
 from dplangevin.mechanisms.whitened.whitening import (
     WhitenedGeometry,
     make_short_row_filter,
@@ -68,7 +68,7 @@ latter adds about 3e-13 to a second moment."""
 
 @dataclass(kw_only=True)
 class DescentState:
-    """The state of a run: noisy counts and moments, step, number of steps, iterates, sums, and the curvature."""
+    """The state of a run: noisy counts, moments, step, number of steps, iterates, sums, second counts, curvature."""
 
     moments: Floats
     step: int
@@ -79,6 +79,7 @@ class DescentState:
     iterates: dict[int, Floats] = field(default_factory=dict)
     counts: Floats = field(default_factory=lambda: np.empty(0))
     count_noise: float = 0.0
+    second_counts: Floats = field(default_factory=lambda: np.empty(0))
     curvature: Floats | None = None
 
 
@@ -127,7 +128,7 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             state = DescentState(**position)
         geometry = whitening_geometry(spec, state.moments, grid)
         start = descent_start(data.problem, geometry, state)
-        coefficients = run_descent(spec, data, geometry, state, draws, run_state)
+        coefficients = run_descent(spec, data, geometry, state, draws, run_state, start)
         unit, basis, etas = (
             data.problem.row_norm,
             geometry.transform.basis,
@@ -147,11 +148,12 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         value = (basis @ coefficients).ravel() / unit
         if spec.curvature_noise_std:
             if state.curvature is None:
-                state.curvature = release_curvature(spec, data, geometry, value, draws).to_array()
+                limit = limit_curvature(geometry, data.problem, state.moments[0], coefficients[:, 0])
+                state.curvature = release_curvature(spec, data, geometry, value, draws, limit).to_array()
                 if run_state is not None:  # before anybody sees it: fresh noise would be another release
                     run_state.save_if_due(state, draws.rng, now=spec.secure)
             curvature = WhitenedCurvature.from_array(state.curvature)
-            record = record_descent(spec, geometry, state, start, coefficients[:, 0], data.problem.n)
+            record = record_descent(spec, data.problem, geometry, state, coefficients[:, 0])
             estimate = estimate_one_step(
                 record, geometry, curvature, data.problem, state.moments[0], self.flat_directions
             )
@@ -184,14 +186,30 @@ def release_counts(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws, noise_s
 
 
 def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:
-    """Return the constant model of the released counts, or 0 without them: post-processing."""
+    """Return the constant model of the first counts, or 0 without them: post-processing."""
     if not state.counts.size:
         zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
         return DescentStart(zero, _constant_direction(problem, geometry), uncertainty=math.inf)
-    shares = estimate_shares(state.counts, state.count_noise, problem.n, prior_power(problem))
+    return _constant_start(problem, geometry, state.counts, state.count_noise)
+
+
+def _recounted_answer(
+    spec: WhitenedSpec, problem: Problem, geometry: WhitenedGeometry, state: DescentState
+) -> DescentStart:
+    """Return the constant model of both counts, which a run that counted again releases: post-processing."""
+    assert spec.recount_noise_std is not None
+    weights = np.array([state.count_noise, spec.recount_noise_std]) ** -2
+    counts = (weights[0] * state.counts + weights[1] * state.second_counts) / weights.sum()
+    return _constant_start(problem, geometry, counts, float(weights.sum() ** -0.5))
+
+
+def _constant_start(
+    problem: Problem, geometry: WhitenedGeometry, counts: Floats, count_noise: float
+) -> DescentStart:
+    shares = estimate_shares(counts, count_noise, problem.n, prior_power(problem))
     constant = fit_constant(problem, shares)
     unit = _constant_direction(problem, geometry)
-    noise = state.count_noise / max(float(state.counts.sum()), state.count_noise)
+    noise = count_noise / max(float(counts.sum()), count_noise)
     return DescentStart(
         unit[:, None] * constant.scores,
         unit,
@@ -305,15 +323,16 @@ def run_descent(
     state: DescentState,
     draws: NoiseDraws,
     run_state: RunState | None = None,
+    start: DescentStart | None = None,
 ) -> Floats:
     """Run the remaining steps and return q [p, K]: the mean of the tail, shrunk if the spec asks for it.
 
     The noisy iterate at the end of the approach determines how many steps follow; their total cost does not depend on
     that number.
     """
-    start = descent_start(data.problem, geometry, state)
+    start = descent_start(data.problem, geometry, state) if start is None else start
     if has_recounted(spec, state):
-        return start.center
+        return _recounted_answer(spec, data.problem, geometry, state).center
     weighted = _weight_rows(data, geometry)
     for last in (spec.n_approach_steps, None):
         etas = step_sizes(spec, geometry, state.n_steps, start.step_curvature)[:, None]
@@ -325,7 +344,7 @@ def run_descent(
             if state.step == last:
                 if _counts_again(spec, geometry, state, start, etas[:, 0]):
                     return recount(spec, data, geometry, state, draws, run_state)
-                state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
+                state.n_steps = choose_n_steps(spec, data.problem, geometry, state, start, etas[:, 0])
             if run_state is not None:
                 run_state.save_if_due(state, draws.rng, now=spec.secure and state.step == state.n_steps)
     noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
@@ -336,7 +355,7 @@ def run_descent(
     if spec.shrink:
         value = shrink_answer(spec, geometry, state, start, data.problem.n).value
     is_guarded = spec.recount_noise_std is not None or data.problem.loss.unclipped_loss.is_quadratic
-    if spec.curvature_noise_std or not start.unit.any() or not is_guarded:
+    if not start.unit.any() or not is_guarded:
         return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
     return start.center + limit_deviation(value, state.totals[-1][:, 0], start, score_noise)[:, None]
 
@@ -369,6 +388,60 @@ def shrink_answer(
     )
 
 
+MAX_RARE_CURVATURE = 0.5
+"""Mean curvature of the loss at the constant model, over its bound, below which a class counts as rare."""
+STEP_CHOICES = (16, 24, 32, 48, 64)
+"""Numbers of steps among which a descent from a rare class's constant model chooses by predicted risk."""
+EFFECTIVE_CURVATURE = 0.7
+"""Curvature along the path from a constant model to a minimiser, over that at the constant model (by measurement)."""
+
+MIN_GAIN_IN_NOISE = 2.0
+"""Variance of the scores over that of their noise at which an answer is expected to be kept."""
+
+
+def choose_n_steps(
+    spec: WhitenedSpec,
+    problem: Problem,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    start: DescentStart,
+    etas: Floats,
+) -> int:
+    """Return how many steps a descent takes in all, from the noisy iterate after its approach: post-processing.
+
+    Where a class is rare, the loss is flatter than the steps assume, and few steps end far from the minimiser. The
+    number then minimises the predicted risk: (1 - phi)^2 D^2 of what the tail's mean misses, plus the variance that
+    noise gives to its scores; D^2, the variance of the minimiser's scores, is estimated from the iterate.
+    """
+    fewest = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
+    is_rare = start.unit.any() and start.mean_curvature < MAX_RARE_CURVATURE
+    if not (spec.max_steps and is_rare and problem.bounds.classes == 2):
+        return fewest
+    curvature = EFFECTIVE_CURVATURE * start.mean_curvature / spec.step_size
+
+    def predict(path: DescentPath, steps: Floats, noise: float) -> tuple[float, float]:
+        """Return the fraction of the minimiser that the last window reaches, and the variance of its scores' noise."""
+        response = window_response(path, np.minimum(steps * curvature * geometry.moments, 2.0))
+        score_noise = ScoreNoise(geometry.moments, steps, geometry.transform.bound * noise, curvature, path)
+        return float(response.reached_fraction[:, -1].mean()), score_noise.variance()
+
+    last = DescentPath((Window(state.step - 1, state.step),))
+    reached, variance = predict(last, etas, spec.noise_at_step(0, state.n_steps))
+    _, rest = start.split(state.theta[:, 0], geometry.moments)
+    square = max(float(geometry.moments @ rest**2) - variance, 0.0) / reached**2
+    risks = {}
+    for n_steps in (fewest, *(steps for steps in STEP_CHOICES if fewest < steps <= spec.max_steps)):
+        steps = step_sizes(spec, geometry, n_steps, start.step_curvature)
+        reached, variance = predict(
+            spec.descent_path(n_steps), steps, spec.noise_at_step(n_steps - 1, n_steps)
+        )
+        is_seen = (
+            reached**2 * square > MIN_GAIN_IN_NOISE * variance
+        )  # else only the constant model would be left
+        risks[n_steps] = (1 - reached) ** 2 * square + variance if is_seen else square
+    return min(risks, key=risks.__getitem__)
+
+
 def _counts_again(
     spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, start: DescentStart, etas: Floats
 ) -> bool:
@@ -397,27 +470,26 @@ def recount(
 ) -> Floats:
     """Count the classes with the budget of the remaining steps, and return the constant model of both counts, in q."""
     assert spec.recount_noise_std is not None
-    again = release_counts(spec, data, draws, spec.recount_noise_std)
-    weights = np.array([state.count_noise, spec.recount_noise_std]) ** -2
-    state.counts = (weights[0] * state.counts + weights[1] * again) / weights.sum()
-    state.count_noise = float(weights.sum() ** -0.5)
+    state.second_counts = release_counts(spec, data, draws, spec.recount_noise_std)
     state.n_steps = state.step
     if run_state is not None:
         run_state.save_if_due(state, draws.rng, now=spec.secure)
-    return descent_start(data.problem, geometry, state).center
+    return _recounted_answer(spec, data.problem, geometry, state).center
 
 
 def record_descent(
     spec: WhitenedSpec,
+    problem: Problem,
     geometry: WhitenedGeometry,
     state: DescentState,
-    start: DescentStart,
     answer: Floats,
-    n: int,
 ) -> DescentRecord:
     """Return the points and noisy gradients of a finished descent, recovered from its iterates: post-processing."""
-    origin, n_steps = np.zeros(len(answer)), state.n_steps
-    approach, rest = (step_sizes(spec, geometry, steps) for steps in (spec.n_steps, n_steps))
+    start, n_steps = descent_start(problem, geometry, state), state.n_steps
+    approach, rest = (
+        step_sizes(spec, geometry, steps, start.step_curvature) for steps in (spec.n_steps, n_steps)
+    )
+    origin, center = np.zeros(len(answer)), start.center[:, 0]
     points, gradients = np.zeros((2, n_steps, len(answer)))
     theta = previous = origin
     for t in range(n_steps):
@@ -425,13 +497,53 @@ def record_descent(
         previous, theta = theta, state.iterates[t][:, 0]
         gradients[t] = (points[t] - theta) / (approach if t < spec.n_approach_steps else rest)
     noise = [geometry.transform.bound * spec.noise_at_step(t, n_steps) for t in range(n_steps)]
-    tail = np.mean([state.iterates[t][:, 0] for t in range(n_steps - max(n_steps // 4, 2), n_steps)], axis=0)
-    first = spec.descent_path(n_steps).windows[-1].first
-    shrinkage = shrink_answer(spec, geometry, state, start, n).linear_map if spec.shrink else None
-    if shrinkage is None:  # unshrunk, or by windows of the path: then by as much as the whole answer is
-        lengths = [float(np.linalg.norm(q)) for q in (answer, state.totals[-1][:, 0])]
-        shrinkage = min(lengths[0] / max(lengths[1], 1e-300), 1.0) * np.eye(len(answer))
-    return DescentRecord(points, gradients, np.array(noise), rest, first, tail, answer, shrinkage)
+    last = np.mean([state.iterates[t][:, 0] for t in range(n_steps - max(n_steps // 4, 2), n_steps)], axis=0)
+    first, shrinkage, origin_noise = 0, np.zeros((len(answer),) * 2), np.zeros(len(answer))
+    if has_recounted(spec, state):  # the answer is a constant model, and the path serves the intervals alone
+        final = _recounted_answer(spec, problem, geometry, state)
+        origin_noise = final.uncertainty * final.unit
+    else:
+        first = spec.descent_path(n_steps).windows[-1].first
+        shrinkage = _linearize_answer(spec, geometry, state, start, answer - center, problem.n)
+        if state.counts.size:
+            origin_noise = start.uncertainty * start.unit
+    return DescentRecord(
+        center + points,
+        gradients,
+        np.array(noise),
+        rest,
+        first,
+        center + last,
+        answer,
+        shrinkage,
+        origin_noise,
+    )
+
+
+def _linearize_answer(
+    spec: WhitenedSpec,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    start: DescentStart,
+    deviation: Floats,
+    n: int,
+) -> Floats:
+    """Return the matrix [p, p] by which the mean of the tail, relative to the start, became the answer.
+
+    Factors of shrinkage and of the limit towards the constant model count as fixed: they are read off the answer.
+    """
+    tail = state.totals[-1][:, 0]
+    linear_map = shrink_answer(spec, geometry, state, start, n).linear_map if spec.shrink else None
+    if linear_map is None:  # unshrunk, or by windows of the path: then by as much as the whole answer is
+        linear_map = np.eye(len(tail))
+    moments = geometry.moments
+    constant = np.outer(start.unit, moments * start.unit)
+    constant /= max(float(np.trace(constant)), 1e-300)  # of a deviation, what its mean score is due to
+    (shift, _), (kept, left) = (start.split(each, moments) for each in (tail, deviation))
+    varied = linear_map - constant @ linear_map
+    lengths = [float(np.sqrt(moments @ each**2)) for each in (left, varied @ tail)]
+    share = min(max(float(kept) / float(shift), 0.0), 1.0) if shift else 0.0
+    return np.asarray(min(lengths[0] / max(lengths[1], 1e-300), 1.0) * varied + share * constant)
 
 
 def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:

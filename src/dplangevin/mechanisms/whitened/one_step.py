@@ -25,9 +25,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
-from dplangevin.mechanisms.whitened.curvature import WhitenedCurvature
+from dplangevin.mechanisms.whitened.curvature import CurvatureLimit, WhitenedCurvature
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
 from dplangevin.problem import Problem
 
@@ -50,13 +50,22 @@ MIN_COSINE = math.sqrt(0.5)
 MIN_KNOWN_DEVIATIONS = 2.0
 """After two moment releases, a direction that stays below the noise of the second has a curvature worth using if that
 is at least so many deviations. After one release most directions may be below it, and their mean is used."""
+OUTSIDE_SPECTRUM = 1.1
+"""An eigenvalue lies below the spectrum of noise if it is further from the mean than this many times its edge."""
+MAX_DOUBT = 0.8
+"""Largest relative effect of a curvature's noise for which Newton steps are lengthened."""
+MAX_CUT_SHARE, MIN_CURVATURE_SHARE = 0.1, 0.01
+"""Share of their curvature that elliptical rows lose to the limit on a record's, and the least limit over the bound."""
 UNKNOWN_DEVIATIONS = 2.0
 """Curvature, in deviations of its noise, of directions where it is unknown, for the noise of decisions: rows that have
 a component there make the curvature positive."""
-N_ROUNDS = 3
+N_ROUNDS, N_CENTERS = 3, 3
+"""Rounds for the error of the curvature, and points around which the loss is expanded: the released answer first, then
+the same with the mean score of the estimate, as answers that have not converged are off above all there."""
 AUXILIARY_PREFIX = "one_step_"
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_QUANTILES = ndtri((np.arange(500) + 0.5) / 500)
 
 
 class DescentRecord(NamedTuple):
@@ -69,7 +78,8 @@ class DescentRecord(NamedTuple):
     tail_first : first step whose iterate is averaged.
     end : mean of the last iterates.
     answer : what was released.
-    shrinkage : [p, p], by which the mean of the tail was multiplied to give the answer.
+    shrinkage : [p, p], by which the mean of the tail, relative to the start, was multiplied to give the answer.
+    origin_noise : [p], standard deviation of the noise in the start, along the one direction in which it has any.
     """
 
     points: Floats
@@ -80,6 +90,7 @@ class DescentRecord(NamedTuple):
     end: Floats
     answer: Floats
     shrinkage: Floats
+    origin_noise: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,25 +155,65 @@ class _EllipticalRows(NamedTuple):
     kind: str
     largest: float
 
-    def law_at(self, point: Floats) -> tuple[Floats, Floats]:
-        """Return the mean slope times row, without labels, and the mean curvature, at q = A^-1 point."""
-        c = self.constant
-        mean = float(c @ point)
-        across = point - mean * c
-        spread = float(np.linalg.norm(across))
-        along = across / max(spread, 1e-300)
-        scores = mean + spread * _NODES
+    def split(self, point: Floats) -> tuple[float, Floats, float]:
+        """Return the mean of the scores at q = A^-1 point, the rest of the point, and their standard deviation."""
+        mean = float(self.constant @ point)
+        across = point - mean * self.constant
+        return mean, across, float(np.linalg.norm(across))
+
+    def slopes_at(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Return the slopes of these scores, without labels, and their curvatures."""
         if self.kind == "logistic":
             slopes = expit(scores)
-            curvatures = slopes * (1 - slopes)
-        else:
-            slopes = np.exp(np.minimum(scores, math.log(self.largest) + 1))
-            curvatures = slopes
+            return slopes, slopes * (1 - slopes)
+        slopes = np.exp(np.minimum(scores, math.log(self.largest) + 1))
+        return slopes, slopes
+
+    def law_at(self, point: Floats) -> tuple[Floats, Floats]:
+        """Return the mean slope times row, without labels, and the mean curvature, at q = A^-1 point."""
+        c, (mean, across, spread) = self.constant, self.split(point)
+        along = across / max(spread, 1e-300)
+        slopes, curvatures = self.slopes_at(mean + spread * _NODES)
         b0, b1 = float(_WEIGHTS @ slopes), float(_WEIGHTS @ (slopes * _NODES))
         a0, a1, a2 = (float(_WEIGHTS @ (curvatures * _NODES**j)) for j in range(3))
         curvature = a0 * np.eye(len(point)) + (a2 - a0) * np.outer(along, along)
         curvature += a1 * (np.outer(c, along) + np.outer(along, c))
         return b0 * c + b1 * along, curvature
+
+    def curvature_at(self, q: Floats) -> Floats:
+        """Return the mean curvature at q, in its coordinates, none of whose directions is quite flat."""
+        values, vectors = np.linalg.eigh(self.law_at(self.root * q)[1])
+        level = max(float(np.median(values)), 1e-12)
+        shape = (vectors * np.maximum(values, MIN_GUESS_EIGENVALUE * level)) @ vectors.T
+        return np.asarray(shape * np.outer(self.root, self.root))
+
+    def move_center(self, q: Floats, move: Floats, covariance: Floats) -> Floats:
+        """Return q after a move of this noise: of its mean score, and of the rest as far as that exceeds the noise."""
+        mean, across, spread = self.split(self.root * move)
+        noise = float(self.root**2 @ np.diag(covariance))
+        factor = max(1 - noise / max(spread**2, 1e-300), 0.0)
+        return np.asarray(q + (mean * self.constant + factor * across) / self.root)
+
+
+def limit_curvature(
+    geometry: WhitenedGeometry, problem: Problem, first_moment: Floats, answer: Floats
+) -> CurvatureLimit:
+    """Return the curvature of a record's loss that counts at most, a function of released and public values alone.
+
+    The noise of the released curvature is scaled to it. The bound of the loss may be far above the curvature of any
+    record: at rare labels and small rates. The smallest limit is taken that elliptical rows exceed by no more than a
+    fixed share of their mean curvature at the released answer.
+    """
+    bound, rows = problem.loss.typical_curvature_bound, _describe_rows(geometry, problem, first_moment)
+    if rows is None:
+        return CurvatureLimit(bound)
+    mean, _, spread = rows.split(rows.root * answer)
+    curvatures = np.sort(np.minimum(rows.slopes_at(mean + spread * _QUANTILES)[1], bound))[::-1]
+    sums = np.cumsum(curvatures)
+    above = sums - np.arange(1, len(sums) + 1) * curvatures  # what exceeds each of them
+    index = int(np.searchsorted(above, MAX_CUT_SHARE * sums[-1], side="right")) - 1
+    limit = max(float(curvatures[index]), MIN_CURVATURE_SHARE * bound)
+    return CurvatureLimit(limit, float(np.minimum(curvatures, limit).sum() / max(float(sums[-1]), 1e-300)))
 
 
 def estimate_one_step(
@@ -183,44 +234,46 @@ def estimate_one_step(
     rows = _describe_rows(geometry, problem, first_moment)
     guess = _guess_curvature(rows, geometry, curvature, record.answer, inside)
     # from here on coordinates are c = W' q, in which the noise is as white as in q
-    matrix, left, root = shrink_curvature(inside.T @ curvature.matrix @ inside, guess, curvature.noise_std)
-    remainders = _compute_remainders(rows, record, matrix, inside)
-    first = _choose_first_step(record, geometry.moments, float(np.trace(matrix)) / len(matrix))
+    released, left, first_root = shrink_curvature(
+        inside.T @ curvature.matrix @ inside, guess, curvature.noise_std
+    )
+    first = _choose_first_step(record, geometry.moments, float(np.trace(released)) / len(released))
     weights = record.noise_stds[first:] ** -2.0
     variance = 1 / weights.sum()
     weights *= variance
-    point = inside.T @ (weights @ record.points[first:])
-    gradient = inside.T @ (weights @ (record.gradients[first:] - remainders[first:]))
-    gradient_covariance, ratio, ratio_std = matrix / problem.n, None, None
-    if curvature.weighted_square is not None:
-        trace = float(np.trace(matrix))
-        ratio = max(curvature.weighted_square, curvature.weighted_noise_std) / trace
-        ratio_std = ratio * math.hypot(
-            curvature.weighted_noise_std / (ratio * trace),
-            curvature.noise_std * math.sqrt(len(matrix)) / trace,
-        )
-        gradient_covariance = gradient_covariance * ratio
+    point, size = inside.T @ (weights @ record.points[first:]), len(released)
+    gradients = inside.T @ (weights @ record.gradients[first:])
+    ratio, ratio_std = _slope_ratio(curvature, released)
     to_theta = basis @ np.column_stack([inside, unknown])
     to_theta = to_theta - flat @ (flat.T @ to_theta)
-    size = len(matrix)
+    covariance = released / problem.n * (ratio or 1.0)
     scale = _prior_scale(
-        problem, matrix, gradient_covariance, variance, to_theta[:, :size], inside.T @ record.answer
+        problem, released, covariance, variance, to_theta[:, :size], inside.T @ record.answer
     )
-    prior = to_theta.T @ to_theta / scale**2
-    observation = matrix @ point - gradient
-    known = np.eye(len(prior))[:, :size]
-    move, own = np.zeros(size), np.zeros(size)
-    for _ in range(N_ROUNDS):
-        doubt = left @ (root.T @ move) ** 2 + np.diag(left) * own
-        noise = variance * np.eye(size) + (root * doubt) @ root.T
-        weighted = np.linalg.solve(gradient_covariance + noise, matrix)
-        covariance = np.linalg.inv(known @ (matrix @ weighted) @ known.T + prior)
-        gain = covariance @ known @ weighted.T
-        middle = gain @ observation
-        informed = (gain @ matrix)[:size]  # how far the records, not the prior, determine each direction
-        move = informed @ (point - middle[:size])
-        own = np.maximum(np.diag(root.T @ informed @ covariance[:size, :size] @ informed.T @ root), 0.0)
-    unbiased = inside @ _correct_inverse(matrix, left, root) @ inside.T
+    prior, known = to_theta.T @ to_theta / scale**2, np.eye(to_theta.shape[1])[:, :size]
+    center, longer = record.answer, _doubt_of_weak_curvature(released, left, first_root)
+    for _ in range(1 if rows is None else N_CENTERS):
+        turn = _move_curvature(rows, record.answer, center, inside)
+        matrix, root = turn @ released @ turn.T, turn @ first_root
+        gradient_covariance = matrix / problem.n * (ratio or 1.0)
+        remainder = weights @ _compute_remainders(rows, record, center, released, inside)[first:]
+        observation = matrix @ point - gradients + inside.T @ remainder
+        move, own = np.zeros(size), np.zeros(size)
+        for _ in range(N_ROUNDS):
+            doubt = left @ (longer @ root.T @ move) ** 2 + np.diag(left) * own
+            noise = variance * np.eye(size) + (root * doubt) @ root.T
+            weighted = np.linalg.solve(gradient_covariance + noise, matrix)
+            covariance = np.linalg.inv(known @ (matrix @ weighted) @ known.T + prior)
+            gain = covariance @ known @ weighted.T
+            middle = gain @ observation
+            informed = (gain @ matrix)[:size]  # how far the records, not the prior, determine each direction
+            move = informed @ (point - middle[:size])
+            own = np.maximum(np.diag(root.T @ informed @ covariance[:size, :size] @ informed.T @ root), 0.0)
+        if rows is not None:
+            move_of_center = inside @ (middle[:size] - inside.T @ record.answer)
+            spread = inside @ covariance[:size, :size] @ inside.T
+            center = rows.move_center(record.answer, move_of_center, spread)
+    unbiased = inside @ _correct_inverse(released, left, first_root) @ inside.T
     unbiased += UNKNOWN_DEVIATIONS * curvature.noise_std * unknown @ unknown.T
     gain = to_theta @ gain
     leverage = to_theta @ covariance
@@ -240,11 +293,35 @@ def estimate_one_step(
     )
 
 
+def _slope_ratio(curvature: WhitenedCurvature, matrix: Floats) -> tuple[float | None, float | None]:
+    """Return the variance of the gradients over the curvature and its standard error, where slopes were released."""
+    if curvature.weighted_square is None:
+        return None, None
+    trace = float(np.trace(matrix))
+    ratio = max(curvature.weighted_square, curvature.weighted_noise_std) / trace
+    relative = math.hypot(
+        curvature.weighted_noise_std / (ratio * trace),
+        curvature.noise_std * math.sqrt(len(matrix)) / trace,
+    )
+    return ratio, ratio * relative
+
+
+def _move_curvature(rows: _EllipticalRows | None, start: Floats, end: Floats, inside: Floats) -> Floats:
+    """Return T with which a curvature K at q = `start` becomes T K T' at `end`, as that of elliptical rows does."""
+    if rows is None or start is end:
+        return np.eye(inside.shape[1])
+    before, after = (
+        np.linalg.cholesky(inside.T @ rows.curvature_at(point) @ inside) for point in (start, end)
+    )
+    return np.asarray(after @ np.linalg.inv(before))
+
+
 def _answer_noise(record: DescentRecord, curvature: Floats) -> Floats:
     """Return the covariance of the noise in the released mean of the tail, for a quadratic loss of this curvature.
 
     In coordinates E^-1/2 q, E the step sizes, and along the eigenvectors of E^1/2 K E^1/2, each is a recursion of its
-    own: the weight of the noise of a step in the mean follows backwards from the last step.
+    own: the weight of the noise of a step in the mean follows backwards from the last step, and that of the start after
+    the first. The answer is the start plus the shrunk mean relative to it.
     """
     roots = np.sqrt(record.step_sizes)
     values, vectors = np.linalg.eigh(np.outer(roots, roots) * curvature)
@@ -259,7 +336,9 @@ def _answer_noise(record: DescentRecord, curvature: Floats) -> Floats:
         current, later = (1 + t / (t + 3)) * propagated + later, -t / (t + 3) * propagated
     noise = (vectors.T * record.step_sizes) @ vectors
     to_q = record.shrinkage @ (roots[:, None] * vectors)
-    return np.asarray(to_q @ (products * noise) @ to_q.T)
+    reached = (to_q * (1 - current)) @ (vectors.T / roots)
+    origin = record.origin_noise - reached @ record.origin_noise
+    return np.asarray(to_q @ (products * noise) @ to_q.T + np.outer(origin, origin))
 
 
 def _correct_inverse(matrix: Floats, left: Floats, root: Floats) -> Floats:
@@ -284,12 +363,34 @@ def shrink_curvature(noisy: Floats, guess: Floats, noise_std: float) -> tuple[Fl
     products = inverse @ inverse.T
     diagonal = np.diag(products)
     noise = noise_std**2 * (np.outer(diagonal, diagonal) + products**2) / 2
-    total = float(noise.sum())
-    spread = max(float((difference**2).sum()) - total, 0.0) / size**2 + 2 * total / size**3
+    values, vectors = np.linalg.eigh(difference)
+    edge = 2 * math.sqrt(float(noise.sum(axis=1).max()))
+    outside = np.abs(values) > OUTSIDE_SPECTRUM * edge
+    values, vectors = values[outside], vectors[:, outside]
+    # noise moves an eigenvalue s of its own out to s + edge^2 / (4 s)
+    values = (values + np.sign(values) * np.sqrt(values**2 - edge**2)) / 2
+    seen, near = (vectors * values) @ vectors.T, (vectors**2).sum(axis=1)
+    rest, total = difference - seen, float(noise.sum())
+    spread = max(float((rest**2).sum()) - total, 0.0) / size**2 + 2 * total / size**3
     shares = spread / np.maximum(spread + noise, 1e-300)
-    values, vectors = np.linalg.eigh(np.eye(size) + shares * difference)
+    left = np.maximum(shares, np.minimum(near[:, None] + near, 1.0)) * noise
+    values, vectors = np.linalg.eigh(np.eye(size) + seen + shares * rest)
     inner = (vectors * np.maximum(values, MIN_RELATIVE_EIGENVALUE)) @ vectors.T
-    return np.asarray(root @ inner @ root.T), np.asarray(shares * noise), np.asarray(root)
+    return np.asarray(root @ inner @ root.T), np.asarray(left), np.asarray(root)
+
+
+def _doubt_of_weak_curvature(matrix: Floats, left: Floats, root: Floats) -> Floats:
+    """Return G, in the coordinates of L, by which a Newton step is longer at the end of a confidence interval.
+
+    In a direction of curvature K with noise sigma, the minimiser r away has K r = g: with K - 1.96 sigma for K, r is
+    longer by 1 / (1 - 1.96 sigma / K). Its mean with the other end is 1 / (1 - (1.96 sigma / K)^2) (Fieller).
+    """
+    inverse = np.linalg.inv(root)
+    values, vectors = np.linalg.eigh(inverse @ matrix @ inverse.T)
+    squares = vectors**2
+    variances = 2 * np.einsum("ik,ij,jk->k", squares, left, squares) - np.diag(left) @ squares**2
+    shares = np.minimum(1.96**2 * variances / values**2, MAX_DOUBT)
+    return np.asarray((vectors / (1 - shares)) @ vectors.T)
 
 
 def _separate_flat_directions(
@@ -320,17 +421,24 @@ def _separate_unknown_directions(
     """Return `inside` without the directions whose second moment and curvature are both hidden by noise, and these.
 
     Nothing is known about the coefficients there but the prior: a curvature that noise made too large would make them
-    look precise.
+    look precise. Two signs of one that is nearly 0: it lies below the spectrum that noise alone gives to equal
+    curvatures, and within a few deviations of 0; or, after two moment releases, the whole block does, as far as its
+    noise lets eigenvalues differ.
     """
     nothing = np.zeros((len(inside), 0))
     vectors = _below_noise(inside, geometry)
-    if geometry.transform.first_values is None or not vectors.shape[1]:
+    if not vectors.shape[1]:
         return inside, nothing
-    values, share = _shrink_to_mean(
-        vectors.T @ inside.T @ curvature.matrix @ inside @ vectors, curvature.noise_std
-    )
-    deviation = curvature.noise_std * math.sqrt(share + (1 - share) / len(values.eigenvalues))
-    unknown = vectors @ values.eigenvectors[:, values.eigenvalues < MIN_KNOWN_DEVIATIONS * deviation]
+    block, noise_std = vectors.T @ inside.T @ curvature.matrix @ inside @ vectors, curvature.noise_std
+    values, turn = np.linalg.eigh(block)
+    edge = float(values.mean()) - OUTSIDE_SPECTRUM * noise_std * math.sqrt(2 * len(values))
+    hidden = turn[:, values < min(edge, MIN_KNOWN_DEVIATIONS * noise_std)]
+    if geometry.transform.first_values is not None:
+        shrunk, share = _shrink_to_mean(block, noise_std)
+        deviation = noise_std * math.sqrt(share + (1 - share) / len(values))
+        below = shrunk.eigenvectors[:, shrunk.eigenvalues < MIN_KNOWN_DEVIATIONS * deviation]
+        hidden = max(hidden, below, key=lambda basis: basis.shape[1])
+    unknown = vectors @ hidden
     if not 0 < unknown.shape[1] < inside.shape[1]:
         return inside, nothing
     return inside @ np.linalg.svd(unknown)[0][:, unknown.shape[1] :], inside @ unknown
@@ -392,11 +500,7 @@ def _guess_curvature(
     if rows is None:
         guess = np.diag(geometry.moments)
     else:
-        shape = rows.law_at(rows.root * answer)[1]
-        values, vectors = np.linalg.eigh(shape)
-        level = max(float(np.median(values)), 1e-12)
-        guess = (vectors * np.maximum(values / level, MIN_GUESS_EIGENVALUE)) @ vectors.T
-        guess = guess * np.outer(rows.root, rows.root)
+        guess = rows.curvature_at(answer)
     guess, released = inside.T @ guess @ inside, inside.T @ curvature.matrix @ inside
     below = _below_noise(inside, geometry)
     low = below @ below.T
@@ -411,16 +515,19 @@ def _guess_curvature(
 
 
 def _compute_remainders(
-    rows: _EllipticalRows | None, record: DescentRecord, matrix: Floats, inside: Floats
+    rows: _EllipticalRows | None, record: DescentRecord, center: Floats, matrix: Floats, inside: Floats
 ) -> Floats:
-    """Return, for each step, the part of the gradient at its point that is not linear around the answer."""
+    """Return, for each step, the part of the gradient at its point that is not linear around the center.
+
+    matrix : the curvature at the released answer, to which that of elliptical rows is scaled.
+    """
     if rows is None:
         return np.zeros_like(record.points)
-    slope, curvature = rows.law_at(rows.root * record.answer)
-    modelled = inside.T @ (curvature * np.outer(rows.root, rows.root)) @ inside
+    modelled = inside.T @ rows.curvature_at(record.answer) @ inside
     size = min(float(np.trace(matrix)) / max(float(np.trace(modelled)), 1e-300), MAX_SIZE_FACTOR)
+    slope, curvature = rows.law_at(rows.root * center)
     parts = [
-        rows.law_at(rows.root * point)[0] - slope - curvature @ (rows.root * (point - record.answer))
+        rows.law_at(rows.root * point)[0] - slope - curvature @ (rows.root * (point - center))
         for point in record.points
     ]
     return np.asarray(size * np.array(parts) * rows.root)

@@ -79,8 +79,7 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     reasons = [
         f"{request.curvature_fraction:.0%} of the privacy budget (in mu^2) is spent on the curvature in whitened "
         "coordinates at the released coefficients; intervals follow from it and from the noisy path of the descent, "
-        "which is the one that the rest of the budget, with the shares above, gives without intervals, except that it "
-        "starts at 0 and is not limited towards the constant model"
+        "which is the one that the rest of the budget, with the shares above, gives without intervals"
     ]
     clip = _plan_descent(rest).plan.problem.loss.slope_bound
     if clip < problem.loss.slope_bound:
@@ -103,8 +102,6 @@ def _plan_with_curvature(request: Request) -> FitPlan:
 def _plan_descent(request: Request, keep_likelihood: bool = False) -> FitPlan:
     """Plan the moments and the descent; with `keep_likelihood` the slopes of bounded losses are not clipped."""
     moment_budget, count_fraction = MomentBudget.for_request(request), rules.count_budget_fraction(request)
-    if keep_likelihood:  # intervals read the path of a descent from 0
-        count_fraction = 0.0
     effective_n = moment_budget.effective_n * math.sqrt((1 - MOMENT_BUDGET_FRACTION) * (1 - count_fraction))
     signal_to_noise = effective_n / request.n_columns
     # the bias of clipping and smoothing falls as the sharpness grows

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 
+from dplangevin.mechanisms.constant_model import normalize_logs
 from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, window_response
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
 from dplangevin.problem import Problem
@@ -196,7 +197,7 @@ def shrink_windows(
             )  # fmt: skip
             parts.append((middle, right))
             logs[i, j] = fit + more - np.log(COEF_DEVIATIONS / EXPECTED_COEF_SIZE) ** 2 / 2
-    posterior = np.exp(logs - logsumexp(logs))
+    posterior = normalize_logs(logs)
     weak_probability = float(posterior[..., COEF_DEVIATIONS <= MAX_WEAK_DEVIATION].sum())
     expected = np.einsum("id,idp->p", posterior.sum(axis=1), means)
     if not above_noise.all():
@@ -234,7 +235,7 @@ def shrink_tail(
         -(np.log(joint) + rotated_tail**2 / joint).sum(axis=1) / 2
         - np.log(COEF_DEVIATIONS / EXPECTED_COEF_SIZE) ** 2 / 2
     )
-    posterior = np.exp(logs - logsumexp(logs))
+    posterior = normalize_logs(logs)
     weak_probability = float(posterior[COEF_DEVIATIONS <= MAX_WEAK_DEVIATION].sum())
     factors = posterior @ (squares * reached / joint)
     correction = weak_probability * (factors * rotated_tail - rotated_tail)

@@ -125,9 +125,9 @@ class WhitenedSpec(Spec):
     where a mean is a sum over the public divisor n. B, R and w are functions of the released moments. With
     count_noise_std, noisy counts of the classes come first, and the descent starts at the constant model they give.
     For confidence intervals, two more releases follow at the released coefficients, with a = min(w, k R^2 / |B' x|^2),
-    k = CURVATURE_ROW_FACTOR, M the bound on h'' and C that on |r|:
+    k = CURVATURE_ROW_FACTOR, C the bound on |r| and M at most that on h'', a function of what was released before:
 
-        curvature       mean a h'' / (k M) (B' x)(B' x)' / R^2 + curvature_noise_std (Z + Z') / 2
+        curvature       mean a min(h'', M) / (k M) (B' x)(B' x)' / R^2 + curvature_noise_std (Z + Z') / 2
         squared slopes  mean min(w^2 |B' x|^2 / R^2, 1) r^2 / C^2 and mean r^2 / C^2, each + slope_noise_std N(0, 1)
 
     Parameters

@@ -40,7 +40,11 @@ class SlopeFormula:
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Return the slopes at broadcastable scores and labels."""
-        slopes = np.array(np.broadcast_to(score, np.broadcast_shapes(np.shape(score), np.shape(y))), float)
+        shape = np.shape(score)
+        if shape != np.shape(y):
+            shape = np.broadcast_shapes(shape, np.shape(y))
+        slopes = np.empty(shape)
+        slopes[...] = score
         with np.errstate(over="ignore", invalid="ignore"):
             self.slopes_in_place(slopes, y)
         return slopes

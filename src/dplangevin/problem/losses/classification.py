@@ -242,12 +242,15 @@ class Softmax(MulticlassLoss):
         return np.asarray(np.log(np.exp(below).sum(axis=-1)) - own, np.float64)
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        slope = _softmax(score)
-        slope -= self._one_hot(y)
+        slopes = np.moveaxis(_softmax(score), -1, 0)
+        for k in range(self.n_classes):
+            slopes[k] -= np.equal(y, k)
         if self.slope_clip is not None:
-            norm = np.sqrt(np.einsum("...c,...c->...", slope, slope))
-            slope *= (self.slope_clip / np.maximum(norm, self.slope_clip))[..., None]
-        return np.asarray(slope, np.float64)
+            square = slopes[0] * slopes[0]
+            for slope in slopes[1:]:
+                square = square + slope * slope
+            slopes *= self.slope_clip / np.maximum(np.sqrt(square), self.slope_clip)
+        return np.moveaxis(slopes, 0, -1)
 
     def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
         if self.slope_clip is not None:
@@ -286,9 +289,18 @@ class Softmax(MulticlassLoss):
 
 
 def _softmax(score: FloatArray) -> FloatArray:
-    probabilities = np.exp(score - score.max(axis=-1, keepdims=True))
-    probabilities /= probabilities.sum(axis=-1, keepdims=True)
-    return np.asarray(probabilities, np.float64)
+    """Return probabilities [..., K], stored class by class: what a record gets does not depend on its place."""
+    classes = np.moveaxis(np.asarray(score, np.float64), -1, 0)
+    top = np.array(classes[0])
+    for own in classes[1:]:
+        np.maximum(top, own, out=top)
+    probabilities = np.subtract(classes, top, order="C")
+    np.exp(probabilities, out=probabilities)
+    total = np.array(probabilities[0])
+    for own in probabilities[1:]:
+        total += own
+    probabilities /= total
+    return np.moveaxis(probabilities, 0, -1)
 
 
 @final

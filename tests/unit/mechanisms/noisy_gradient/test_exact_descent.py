@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -321,3 +322,18 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert command([*fit, "--output", str(tmp_path / "m.json"), "--report", str(tmp_path / "r.md")]) == 0
     assert "discrete-grid" in (tmp_path / "r.md").read_text()
     assert command([*fit, "--output", str(tmp_path / "m.json"), "--random-state", "1"]) == 2
+
+
+def test_compiled_code_is_loaded_once_it_has_been_worth_waiting_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever sums, the integers are the same; only who waits for numba changes."""
+    monkeypatch.delenv("DPLANGEVIN_KERNEL", raising=False)
+    monkeypatch.delitem(sys.modules, exact_gradient.COMPILED_MODULE, raising=False)
+    monkeypatch.setattr(exact_gradient, "_n_bytes_summed", 0)
+    half = exact_gradient.BYTES_BEFORE_COMPILED // 2
+    assert [exact_gradient._repays_import(half) for _ in range(3)] == [False, False, True]
+    monkeypatch.setattr(exact_gradient, "_n_bytes_summed", 0)
+    monkeypatch.setitem(sys.modules, exact_gradient.COMPILED_MODULE, exact_gradient)
+    assert exact_gradient._repays_import(1)
+    monkeypatch.delitem(sys.modules, exact_gradient.COMPILED_MODULE)
+    monkeypatch.setenv("DPLANGEVIN_KERNEL", "numba")
+    assert exact_gradient._repays_import(1)
