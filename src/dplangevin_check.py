@@ -211,12 +211,13 @@ class Release:
         c, s, smooth = self.c, self.s, self.c.number("smoothness")
         need(c.get("convex") is True and c.get("projection_error") == 0, "the loss or its set is not convex")
         curvature = max(smooth - c.number("strong_convexity", zero=True), D(0)) + smooth * D("1e-15")
-        tolerance, rank, total = s.number("tolerance"), c.count("hessian_rank"), c.count("n") * ridge
-        hidden = s.number(
-            "release_density_scale", zero=s.get("secure") is True
-        )  # exact minimisers need no noise
-        solver = 2 * tolerance / (total * hidden) if hidden else D(0)
-        return self.gradient() / s.number("density_scale") + rank * (1 + curvature / total).ln() + solver
+        total = c.count("n") * ridge
+        determinant = c.count("hessian_rank") * (1 + curvature / total).ln()
+        secure, tolerance = s.get("secure") is True, s.number("tolerance")  # rounding hides no solver
+        hidden = s.number("release_density_scale", zero=secure)
+        need(not (secure and hidden), "an exact minimiser has noise on it")
+        solver = D(0) if secure else 2 * tolerance / (total * hidden)
+        return self.gradient() / s.number("density_scale") + determinant + solver
 
     def rule_objective_perturbation(self) -> Iterator[Cost]:
         self.s.word("noise", "gamma")
@@ -331,7 +332,7 @@ def charge(state: list[Any], costs: list[Cost], extra: D, mode: Any, budget: Fie
             epsilon, slack, square = held[0].value, kept, mu**2
         for one in [cost._replace(uses=1) for cost in pure for _ in range(cost.uses)]:
             goal = 1 - 2 * tail(square.sqrt() / 2)[1]  # Theorem 3: v-GDP and a pure release are mu-GDP
-            fits: Any = lambda v, one=[one], goal=goal: joint_delta(v, one, D(0)) <= goal  # noqa: E731
+            fits: Callable[[D], bool] = lambda v, one=one, goal=goal: joint_delta(v, [one], D(0)) <= goal  # type: ignore[misc]  # noqa: E731
             need(fits(D(0)), "a pure release does not fit")
             square = bisect(fits, D(0), square.sqrt()) ** 2
         overlap = math.prod(((2 / (1 + cost.value.exp())) ** cost.uses for cost in pure), start=D(1))
@@ -350,9 +351,7 @@ def check_budget(budget: Fields) -> float:
         plan, own, name = entry["plan"], entry["guarantee"], entry["part"]
         check_stated(plan.get("certificate"), own)
         covered = own.get("rows_per_person", 1) >= budget.count("max_rows_per_person")
-        need(
-            covered and own["adjacency"] == budget.get("adjacency"), "it is not for the persons of the budget"
-        )
+        need(covered and own["adjacency"] == budget.get("adjacency"), "it is not for these persons")
         costs, modes = [stated_cost(part) for part in own["parts"]], plan.get("charged")
         for each in list(states) if name == "" else [name]:
             mode = modes.get(each, modes.get("")) if isinstance(modes, dict) else modes

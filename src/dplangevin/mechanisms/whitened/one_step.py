@@ -263,7 +263,7 @@ def estimate_one_step(
             doubt = left @ (longer @ root.T @ move) ** 2 + np.diag(left) * own
             noise = variance * np.eye(size) + (root * doubt) @ root.T
             weighted = np.linalg.solve(gradient_covariance + noise, matrix)
-            covariance = np.linalg.inv(known @ (matrix @ weighted) @ known.T + prior)
+            covariance = np.asarray(np.linalg.inv(known @ (matrix @ weighted) @ known.T + prior), np.float64)
             gain = covariance @ known @ weighted.T
             middle = gain @ observation
             informed = (gain @ matrix)[:size]  # how far the records, not the prior, determine each direction
