@@ -23,6 +23,7 @@ SPEAKING_OF_THEM = {
     "audit/_traced_noise.py",
     "cli/main.py",
     "data/exact_records.py",
+    "data/slope_enclosures.py",
     "ledger/_stored_guarantee.py",
     "mechanisms/exponential/mechanism.py",
     "mechanisms/whitened/one_step.py",

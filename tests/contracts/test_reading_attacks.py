@@ -201,7 +201,7 @@ def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path:
         conditional = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y).privacy_
     refused: dict[str, Callable[[], object]] = {
         "solver reaching": lambda: DPLogisticRegression(
-            data_norm=1.0, mechanism="objective-perturbation", **options
+            data_norm=1.0, mechanism="objective-perturbation", secure=False, **options
         ).fit(X, y),
         "labels": lambda: DPLogisticRegression(data_norm="learn", ledger=strict).fit(X, y),
         "model predicting for every record": lambda: private_score(foreign, X, y, epsilon=1.0, ledger=strict),

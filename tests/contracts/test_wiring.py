@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -87,7 +88,7 @@ def test_noise_is_drawn_at_the_scale_that_is_stated(name: str) -> None:
     """Where a bound is loose, noise of half the size would still cover a pair: so the scale itself is compared."""
     spender = SPENDERS[name]
     result, account = replayed(spender, neighbours(spender)[0])
-    stated = [getattr(account.plans[0].spec, field) for field in ONE_SHOT[name]]
+    stated = [noise for field in ONE_SHOT[name] if (noise := getattr(account.plans[0].spec, field))]
     if len(stated) == 3:
         stated[1] *= OFF_DIAGONAL
     assert [release.noise_std.max() for release in result.releases] == pytest.approx(stated, rel=1e-12)
@@ -196,26 +197,31 @@ def test_records_are_clipped_where_they_are_kept() -> None:
     np.testing.assert_array_equal(block.weights, [1.5, 1.0, 0.0])
 
 
+@pytest.mark.parametrize("secure", [None, False])
 @pytest.mark.parametrize("mechanism", ["objective-perturbation", "whitened-objective"])
-def test_the_ridge_that_was_counted_on_is_in_the_objective(mechanism: str) -> None:
+def test_the_ridge_that_was_counted_on_is_in_the_objective(mechanism: str, secure: bool | None) -> None:
     """At the released point the tilt is minus the gradient of the records and of n times the stated ridge."""
-    seen: list[tuple[Any, float]] = []
+    seen: list[tuple[Any, Any]] = []
 
     def record(objective: Any, *arguments: Any) -> Any:
-        seen.append((objective, arguments[0]))
-        return np.zeros(len(objective.tilt))
+        seen.append((objective, *arguments[:1]) if arguments else (objective, None))
+        return np.zeros(3)
 
     spender = SPENDERS["logistic, objective perturbation, replace-one"]
     records = neighbours(spender)[0][0]
-    model = DPLogisticRegression(data_norm=8.0, classes=[0, 1], epsilon=30.0, delta=0.0, mechanism=mechanism)
+    model = DPLogisticRegression(
+        data_norm=8.0, classes=[0, 1], epsilon=30.0, delta=0.0, mechanism=mechanism, secure=secure
+    )
     home = "perturbation" if mechanism == "objective-perturbation" else "whitened_objective"
-    with mock.patch(f"dplangevin.mechanisms.{home}.mechanism.minimize_certified", record):
+    solver = "minimize_certified" if secure is False else "release_minimizer"
+    with mock.patch(f"dplangevin.mechanisms.{home}.mechanism.{solver}", record):
         model.fit(records.X, records.y)
     plan = model.plan_.plan
     ridge = plan.problem.ridge if home == "perturbation" else plan.spec.ridge
     assert ridge > 0
-    assert [objective.ridge for objective, _ in seen] == [plan.problem.n * ridge]
-    assert [tolerance for _, tolerance in seen] == [plan.spec.tolerance]
+    n = plan.problem.n if secure is False else Fraction(plan.problem.n)
+    assert [objective.ridge for objective, _ in seen] == [n * (ridge if secure is False else Fraction(ridge))]
+    assert [tolerance for _, tolerance in seen] == [plan.spec.tolerance if secure is False else None]
 
 
 def test_a_learned_plan_runs_only_within_what_was_charged() -> None:

@@ -75,7 +75,7 @@ OTHER_FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("underdamped_theorem", "        strength = spec.inverse_temperature * constants.gradient_sensitivity / constants.n", "        strength = spec.inverse_temperature * constants.lipschitz / constants.n"),
     ("underdamped_theorem", "time = spec.step_size * spec.n_steps", "time = spec.step_size"),
     ("underdamped_step", "variance_v=-mu * math.expm1(-2 * u)", "variance_v=-mu * math.expm1(-2 * u) / 2"),
-    ("largest_norm_theorem", "cost = spec.sensitivity / spec.scale", "cost = 1 / spec.scale"),
+    ("largest_norm_theorem", "cost = divide_up(spec.sensitivity, spec.scale)", "cost = 1 / spec.scale"),
     ("largest_norm_theorem", "\"rows_per_person\": rows}", "\"rows_per_person\": 100}"),
     ("largest_norm_mechanism", "exact[0].ravel() + spec.scale * noise", "exact[0].ravel() + 0.5 * spec.scale * noise"),
     ("largest_norm_mechanism", "rng.standard_gamma(spec.answers + 1)", "rng.standard_gamma(spec.answers)"),

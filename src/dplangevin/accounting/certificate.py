@@ -102,7 +102,9 @@ def derivations_from_plain(certificate: Any) -> tuple[Derivation, ...]:
     """Return the derivations in a certificate that was read from a file; they are checked by `check_guarantee`."""
     releases = certificate.get("releases") if isinstance(certificate, Mapping) else None
     names = [item.name for item in fields(Derivation)]
-    if not isinstance(releases, list) or any(set(each) != set(names) for each in releases):
+    if not isinstance(releases, list) or any(
+        not isinstance(each, Mapping) or set(each) != set(names) for each in releases
+    ):
         raise InvalidParameter("the certificate is damaged: it lists no releases.")
     return tuple(Derivation(**each) for each in releases)
 

@@ -89,7 +89,8 @@ class EpsilonChoice:
 
     def rows_needed(self, epsilon: float) -> int:
         """Return about how many rows reach the goal at another epsilon: the relative noise depends on n mu."""
-        return math.ceil(self.n * cv.gdp_mu(self.epsilon, self.delta) / cv.gdp_mu(epsilon, self.delta))
+        relative = cv.gdp_mu(self.epsilon, self.delta) / cv.gdp_mu(epsilon, self.delta)
+        return math.ceil(self.n * relative * (1 - 1e-9))  # rounding alone must not add a row
 
     def __str__(self) -> str:
         lines = [

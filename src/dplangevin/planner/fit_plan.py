@@ -146,8 +146,10 @@ def _plan_arithmetic(request: Request, mechanism: str) -> FitPlan:
     try:
         fit_plan: FitPlan = planner(resolved)
     except (AssumptionFailed, NotPrivateError) as error:
-        if request.secure is not None or not resolved.is_exact:
+        if request.secure is False or not resolved.is_exact:
             raise
+        if request.secure:
+            planner(replace(request, secure=False))  # raises where exactness is not what is wrong
         refusal = str(error).splitlines()[-1].lstrip(" -").rstrip(".")
         resolved, reason = request.resolve_arithmetic(refusal)
         fit_plan = planner(resolved)

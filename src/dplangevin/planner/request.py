@@ -18,8 +18,8 @@ AUTO = "auto"
 """The value of `mechanism` that leaves the choice to the planner."""
 RiskObjective = Literal["empirical", "population"]
 EXACT_EXPLANATION = (
-    "exact: sums over records are integers, and their noise, of the size that floating point would need, is drawn "
-    "exactly on public grids"
+    "exact: sums over records are integers, noise is drawn exactly, of the size that floating point would need, and "
+    "what is released lies on public grids"
 )
 RISK_OBJECTIVES: tuple[RiskObjective, ...] = ("empirical", "population")
 

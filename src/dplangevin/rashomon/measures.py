@@ -230,7 +230,7 @@ def rashomon_ratio(
     --------
     >>> corners = np.array([[0.1, -0.1, 0.0, 0.0], [0.0, 0.0, 0.2, -0.2]])
     >>> round(rashomon_ratio(corners, 1.0, 0.01, 1e9), 4)
-    0.0533
+    0.04
     """
     draws = np.asarray(parameters, float)
     if draws.ndim != 2 or draws.shape[1] <= draws.shape[0]:

@@ -48,7 +48,7 @@ _LEARNED_KEYS = {"range": {"unit"}, "categories": {"most"}}
 
 
 def build_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the schema file.
+    """Return the JSON Schema, draft 2020-12, of the schema file.
 
     Examples
     --------

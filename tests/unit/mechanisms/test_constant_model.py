@@ -223,7 +223,7 @@ def rare_descent(share: float, score: float) -> tuple[int, int]:
 
 
 def test_the_number_of_steps_follows_the_predicted_risk() -> None:
-    for share in (0.2, 0.5):  # not rare
+    for share in (0.05, 0.2, 0.5):  # not rare
         fewest, chosen = rare_descent(share, 0.5)
         assert chosen == fewest
     fewest, chosen = rare_descent(0.01, 0.5)

@@ -220,7 +220,7 @@ def test_the_published_json_schema_accepts_what_loads() -> None:
         {**ENTRIES, "age": "number", "job": "category"}, target={"name": "y", "classes": [0, 1]}
     )
     curved: dict[str, Any] = {"columns": {"a": {"range": [0, 1], "basis": {"n_knots": 4}, "monotone": "increasing"},
-                                          "b": {"categories": ["x", 1, True]}}, "products": [["b", "c"]]}  # fmt: skip
+                                          "b": {"categories": ["x", 2, True]}}, "products": [["b", "c"]]}  # fmt: skip
     curved["columns"]["c"] = {"range": [0, 2], "transform": "log1p", "missing": "own"}
     for content in (SCHEMA.to_dict(), learnable.to_dict(), Schema.from_dict(curved).to_dict(), curved):
         assert not list(check.iter_errors(content))

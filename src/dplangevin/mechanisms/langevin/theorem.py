@@ -91,7 +91,7 @@ class LogSobolevTheorem(
     --------
     >>> constants = Constants(n=1000, lipschitz=1.0, log_sobolev=10.0)
     >>> spec = LangevinSpec(inverse_temperature=100.0, time=0.5, n_steps=100)
-    >>> round(LogSobolevTheorem().certify(constants, spec).zcdp_rho, 6)
+    >>> round(LogSobolevTheorem().certify(constants, spec).zcdp(), 6)
     0.001978
     """
 

@@ -388,13 +388,15 @@ def shrink_answer(
     )
 
 
-MAX_RARE_CURVATURE = 0.5
+MAX_RARE_CURVATURE = 0.1
 """Mean curvature of the loss at the constant model, over its bound, below which a class counts as rare."""
 STEP_CHOICES = (16, 24, 32, 48, 64)
 """Numbers of steps among which a descent from a rare class's constant model chooses by predicted risk."""
 EFFECTIVE_CURVATURE = 0.7
 """Curvature along the path from a constant model to a minimiser, over that at the constant model (by measurement)."""
 
+MAX_RELATIVE_RISK = 0.8
+"""Predicted risk, over that of the fewest steps, below which more steps are taken: the prediction itself is noisy."""
 MIN_GAIN_IN_NOISE = 2.0
 """Variance of the scores over that of their noise at which an answer is expected to be kept."""
 
@@ -439,7 +441,8 @@ def choose_n_steps(
             reached**2 * square > MIN_GAIN_IN_NOISE * variance
         )  # else only the constant model would be left
         risks[n_steps] = (1 - reached) ** 2 * square + variance if is_seen else square
-    return min(risks, key=risks.__getitem__)
+    best = min(risks, key=risks.__getitem__)
+    return best if risks[best] < MAX_RELATIVE_RISK * risks[fewest] else fewest
 
 
 def _counts_again(

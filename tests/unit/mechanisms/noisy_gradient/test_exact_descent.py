@@ -214,10 +214,13 @@ def test_what_has_no_exact_sums_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"mechanism": "objective-perturbation"}, AssumptionFailed, "secure=True has no proof here"),
-        ({"mechanism": "output-perturbation", "delta": 0}, AssumptionFailed, "Gamma noise"),
+        (
+            {"mechanism": "objective-perturbation", "radius": 1.0},
+            AssumptionFailed,
+            "secure=True has no proof here",
+        ),
         ({"theorem": "optimal-shift"}, AssumptionFailed, "is about real-valued noise"),
-        ({"delta": 0}, AssumptionFailed, "secure=True has no proof here"),
+        ({"delta": 0, "radius": 1.0}, AssumptionFailed, "secure=True has no proof here"),
         ({"random_state": 1}, InvalidParameter, "random_state must be left out"),
         ({"secure": "yes"}, InvalidParameter, "True or False"),
     ],
@@ -237,9 +240,10 @@ def test_secure_true_is_exact_or_refused(changes: dict[str, Any], error: type[Ex
         ({"mechanism": "noisy-sgd"}, "discrete-grid", "exact: sums"),
         ({"alpha": 0.1}, "discrete-grid", "exact: sums"),
         ({"secure": False}, "real", "floating point, as requested"),
-        ({"mechanism": "objective-perturbation"}, "real", "passes through a minimiser"),
+        ({"mechanism": "objective-perturbation"}, "discrete-grid", "exact: sums"),
+        ({"mechanism": "objective-perturbation", "radius": 1.0}, "real", "constraint"),
         ({"theorem": "optimal-shift"}, "real", "theorem='optimal-shift' is about real-valued noise"),
-        ({"delta": 0.0}, "real", "passes through a minimiser"),
+        ({"delta": 0.0}, "discrete-grid", "exact: sums"),
         ({"mechanism": "output-perturbation", "radius": 2.0}, "real", "has no constraint"),
         ({"n_features": 20_000, "n": 10**6}, "real", "at most 16384 columns"),
     ],
@@ -311,7 +315,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "exact: sums over records" in " ".join(capsys.readouterr().out.split())
     assert command([*plan, "--no-secure"]) == 0
     assert "floating point, as requested" in " ".join(capsys.readouterr().out.split())
-    assert command([*plan, "--secure", "--mechanism", "objective-perturbation"]) == 3
+    assert command([*plan, "--secure", "--mechanism", "objective-perturbation", "--radius", "1"]) == 3
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 2))
     np.savetxt(
