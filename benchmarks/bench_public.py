@@ -11,8 +11,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
-from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
-from dplangevin.mechanisms.mirror_descent.theorem import calibrate_mirror_noise
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, calibrate_mirror_noise
 from dplangevin.papers.gallery.public_mirror_descent import figure_problem, figure_sample
 
 DIMENSION, STEPS = 6000, 20

@@ -27,7 +27,7 @@ from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
 from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
 from dplangevin.mechanisms.noisy_gradient.options import parse_descent_options
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
     minimizer_sensitivity,

@@ -15,8 +15,7 @@ import pandas as pd
 
 from dplangevin import DPLogisticRegression, DPModelSearch
 from dplangevin.accounting import conversions as cv
-from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
-from dplangevin.mechanisms.repeated_selection.theorem import calibrate_attempt_mu
+from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec, calibrate_attempt_mu
 from dplangevin.schema import Schema
 
 ROWS, EPSILON, DELTA, REPETITIONS = 50_000, 2.0, 1e-6, 30

@@ -24,7 +24,7 @@ SPEAKING_OF_THEM = {
     "cli/main.py",
     "data/exact_records.py",
     "data/slope_enclosures.py",
-    "ledger/_stored_guarantee.py",
+    "ledger/_rows.py",
     "mechanisms/exponential/mechanism.py",
     "mechanisms/whitened/one_step.py",
     "papers/gallery/__init__.py",

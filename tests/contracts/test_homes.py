@@ -29,12 +29,12 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
-from dplangevin.mechanisms.moments.theorem import calibrate_sufficient_statistics
+from dplangevin.mechanisms.moments.spec import calibrate_sufficient_statistics
 from dplangevin.mechanisms.noisy_answers.curvature import curvature_groups, release_curvature
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
 )

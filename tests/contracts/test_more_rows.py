@@ -22,7 +22,7 @@ from dplangevin.estimators import DPLogisticRegression, DPRidge
 from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
 from dplangevin.mechanisms.noisy_gradient.mechanism import sample_batches
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation, minimizer_sensitivity
+from dplangevin.mechanisms.perturbation.spec import calibrate_objective_perturbation, minimizer_sensitivity
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import full_lipschitz, has_interior_minimizers, max_excess

@@ -31,8 +31,9 @@ from dplangevin.mechanisms.repeated_selection.mechanism import (
     RepeatedSelection,
     sample_n_attempts,
 )
-from dplangevin.mechanisms.repeated_selection.spec import REPETITION_LAWS, RepeatedSelectionSpec
-from dplangevin.mechanisms.repeated_selection.theorem import (
+from dplangevin.mechanisms.repeated_selection.spec import (
+    REPETITION_LAWS,
+    RepeatedSelectionSpec,
     RepeatedSelectionTheorem,
     calibrate_attempt_mu,
     renyi_bound,

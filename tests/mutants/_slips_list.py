@@ -139,7 +139,7 @@ SLIP_FILES = {
     "rashomon_draws": "src/dplangevin/mechanisms/rashomon/mechanism.py",
     "cells_sampler": "src/dplangevin/sampling/rejection.py",
     "norm_lattice": "src/dplangevin/sampling/exact_noise.py",
-    "start_sampler": "src/dplangevin/sampling/starts.py",
+    "start_sampler": "src/dplangevin/sampling/langevin_certificates.py",
     "quadratic_sampler": "src/dplangevin/sampling/rejection.py",
     "count_reach": "src/dplangevin/queries/count.py",
     "row_queries": "src/dplangevin/queries/row_queries.py",

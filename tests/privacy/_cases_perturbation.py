@@ -13,7 +13,7 @@ from dplangevin.accounting.theorem import Spec
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
 )

@@ -18,8 +18,11 @@ from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.ridge_whitened import mechanism
 from dplangevin.mechanisms.ridge_whitened.coordinates import RidgeCoordinates
 from dplangevin.mechanisms.ridge_whitened.mechanism import release_moment, row_grid, run_descent
-from dplangevin.mechanisms.ridge_whitened.spec import PlannedDescent, RidgeWhitenedSpec
-from dplangevin.mechanisms.ridge_whitened.theorem import RidgeWhitenedComposition
+from dplangevin.mechanisms.ridge_whitened.spec import (
+    PlannedDescent,
+    RidgeWhitenedComposition,
+    RidgeWhitenedSpec,
+)
 from dplangevin.problem import DataBounds, Problem, Softmax
 from privacy._case import Case, Draw
 

@@ -28,8 +28,7 @@ from dplangevin.mechanisms.whitened.mechanism import (
     release_second_moments,
     run_descent,
 )
-from dplangevin.mechanisms.whitened.spec import WhitenedSpec
-from dplangevin.mechanisms.whitened.theorem import WhitenedComposition
+from dplangevin.mechanisms.whitened.spec import WhitenedComposition, WhitenedSpec
 from dplangevin.mechanisms.whitened.whitening import (
     Spectrum,
     WhitenedGeometry,

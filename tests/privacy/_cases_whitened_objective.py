@@ -23,8 +23,7 @@ from dplangevin.mechanisms.exact_gradient import public_row_grid
 from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened_objective import mechanism
 from dplangevin.mechanisms.whitened_objective.mechanism import minimize_perturbed, release_second_moment
-from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
-from dplangevin.mechanisms.whitened_objective.theorem import WhitenedObjectiveTheorem
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec, WhitenedObjectiveTheorem
 from dplangevin.problem import DataBounds, Huber, Problem
 from privacy._case import Case, Draw
 

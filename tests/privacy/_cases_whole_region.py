@@ -18,7 +18,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_answers.curvature import pack_symmetric
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.perturbation.theorem import calibrate_output_perturbation
+from dplangevin.mechanisms.perturbation.spec import calibrate_output_perturbation
 from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid
 from dplangevin.mechanisms.rashomon_region.mechanism import RegionRelease, run_region
 from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, clipped_excess_sums, majorant_sum

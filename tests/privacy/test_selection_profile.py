@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dplangevin.mechanisms.repeated_selection import theorem
-from dplangevin.mechanisms.repeated_selection.spec import REPETITION_LAWS, RepeatedSelectionSpec
-from dplangevin.mechanisms.repeated_selection.theorem import (
+from dplangevin.mechanisms.repeated_selection import spec as theorem
+from dplangevin.mechanisms.repeated_selection.spec import (
+    REPETITION_LAWS,
+    RepeatedSelectionSpec,
     RepeatedSelectionTheorem,
     SelectionProfile,
     epsilon_lower_bound,

@@ -22,8 +22,8 @@ from dplangevin.accounting.proximal_certificate import (
     total_variation_steps,
     uniform_start_ratio,
 )
+from dplangevin.sampling.langevin_certificates import make_warm_start
 from dplangevin.sampling.potential import FunctionPotential
-from dplangevin.sampling.starts import make_warm_start
 from dplangevin.sampling.supports import BoxSupport
 
 X = (np.arange(300) + 0.5) / 150 - 1

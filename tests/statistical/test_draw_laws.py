@@ -14,8 +14,8 @@ from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
 from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec
 from dplangevin.mechanisms.exponential.tiers import plan_certified_chain, plan_pure_chain
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, SmoothedHinge, Squared
+from dplangevin.sampling.langevin_certificates import approximate_minimizer
 from dplangevin.sampling.potential import ProblemPotential
-from dplangevin.sampling.starts import approximate_minimizer
 from dplangevin.sampling.supports import BallSupport, LensSupport
 
 

@@ -22,8 +22,7 @@ from dplangevin.accounting.proximal_certificate import (
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.rashomon.calibrate import law_hit_probability
 from dplangevin.mechanisms.rashomon.mechanism import _sample_draws
-from dplangevin.mechanisms.rashomon.spec import RashomonSpec
-from dplangevin.mechanisms.rashomon.theorem import start_log_ratio, start_scale
+from dplangevin.mechanisms.rashomon.spec import RashomonSpec, start_log_ratio, start_scale
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared
 from dplangevin.problem.problem import max_excess
 from dplangevin.problem.risk import hit_probability
@@ -290,7 +289,7 @@ def test_a_wrong_floor_is_seen_by_the_exact_envelope() -> None:
     from dplangevin.sampling.potential import ProblemPotential
 
     potential = ProblemPotential(data, 500.0)
-    from dplangevin.sampling.starts import approximate_minimizer
+    from dplangevin.sampling.langevin_certificates import approximate_minimizer
 
     body = BallSupport(dimension=2, radius=4.0)
     centre = approximate_minimizer(potential, body)

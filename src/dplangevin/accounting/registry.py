@@ -87,7 +87,7 @@ class MechanismEntry:
     Parameters
     ----------
     spec : the class of its public parameters, in module `spec`.
-    theorems : the classes of the theorems about it, in module `theorem`; a theorem is offered by being listed.
+    theorems : the classes of the theorems about it, in module `spec`; a theorem is offered by being listed.
     mechanism : the class that runs it, in module `mechanism`; None when a run needs more than a plan and data.
     planners : what plans it, by the names that users pass.
     options : names that `account` and `calibrate` accept; "one-step" is read by `read_one_step_options` in module
@@ -180,7 +180,7 @@ def spec_readers() -> dict[str, Callable[..., Spec]]:
 def theorems_for(kind: type[Spec]) -> Mapping[str, Theorem[Any]]:
     """Return the theorems about a kind of run, by name."""
     package, entry = _entry_for(kind)
-    theorems = [_resolve_attribute(package, name, "theorem")() for name in entry.theorems]
+    theorems = [_resolve_attribute(package, name, "spec")() for name in entry.theorems]
     return {theorem.name: theorem for theorem in theorems}
 
 

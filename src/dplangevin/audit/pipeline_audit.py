@@ -18,20 +18,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dplangevin import _check
-from dplangevin.audit.adversarial_cells import (
+from dplangevin.audit.containers import (
     ADVERSARIAL_CELLS,
+    CONTAINER_BUILDERS,
     LONG_RECORD,
     SHORT_RECORD,
-    schema_boundary_cells,
-)
-from dplangevin.audit.containers import (
-    CONTAINER_BUILDERS,
     UNSUPPORTED_CELLS,
     WHOLE_RECORD_CONTAINERS,
     PipelineOutcome,
     outcome_distance,
     read_outcome,
     read_records,
+    schema_boundary_cells,
 )
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema import Schema

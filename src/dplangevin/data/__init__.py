@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from dplangevin.data._kernels import Block as Block
     from dplangevin.data.dask import DaskDataset as DaskDataset
     from dplangevin.data.dataset import ArrayDataset as ArrayDataset, Dataset as Dataset
-    from dplangevin.data.reader import RecordReader as RecordReader
     from dplangevin.data.scratch import ScratchDataset as ScratchDataset
     from dplangevin.data.sources import (
         ArraySource as ArraySource,
         ArrowSource as ArrowSource,
+        RecordReader as RecordReader,
         RecordSource as RecordSource,
     )
 

@@ -25,8 +25,7 @@ from dplangevin.data._numba_kernels import (
     _vector_type,
 )
 from dplangevin.data.exact_records import CLIP_DOUBT, NEAR_TIE
-from dplangevin.data.integer_grids import GROUP
-from dplangevin.data.integer_words import WORD_BITS
+from dplangevin.data.integer_grids import GROUP, WORD_BITS
 
 _STRICT: dict[str, Any] = {**_OPTIONS, "fastmath": False}
 _LIMIT = 0.5 - NEAR_TIE

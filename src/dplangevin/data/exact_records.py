@@ -11,8 +11,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data.integer_grids import GROUP, INWARD, STEP_BITS, IntegerTransform, piece_rows
-from dplangevin.data.integer_words import Floats
+from dplangevin.data.integer_grids import GROUP, INWARD, STEP_BITS, Floats, IntegerTransform, piece_rows
 from dplangevin.problem.losses.base import SlopeFormula
 
 LENGTH_BITS = 26

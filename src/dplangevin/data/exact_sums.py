@@ -28,12 +28,17 @@ from dplangevin.data.exact_records import (
 from dplangevin.data.integer_grids import (
     CACHE_BYTES,
     GROUP,
+    Dyadic,
+    Floats,
     IntegerTransform,
     RowGrid,
+    Words,
+    WordSum,
+    carry,
     piece_rows,
     snap_point,
+    to_integers,
 )
-from dplangevin.data.integer_words import Dyadic, Floats, Words, WordSum, carry, to_integers
 from dplangevin.problem.losses.base import SLOPE_KINDS, SlopeFormula
 
 Slopes = Callable[[Floats, Floats], Floats]

@@ -1,17 +1,51 @@
-"""Sources of records that need not fit in memory: files and memory-mapped arrays, read once, in order."""
+"""Sources of records: deferred reading after the charge, and files and memory-mapped arrays that are read in order."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.problem import Problem
 from dplangevin.tables import CellColumn, Dialect, Table, as_column, is_streamed, open_files
 from dplangevin.tables.files import READ_ROWS
+
+
+@final
+class RecordReader:
+    """Data set that a mechanism reads itself, once, after the budget is charged.
+
+    Parameters
+    ----------
+    problem : the public problem to whose bounds the records will be clipped.
+    read : function without arguments that reads and clips the records.
+    is_single_use : one mechanism reads the records, and nobody after it.
+    """
+
+    def __init__(self, problem: Problem, read: Callable[[], Dataset], *, is_single_use: bool = False) -> None:
+        self.problem, self._read, self.is_single_use = problem, read, is_single_use
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """Clipped records, read at first use."""
+        dataset = self._read()
+        if dataset.problem != self.problem:
+            raise InvalidParameter(
+                "the records were clipped for another problem than the one that was charged."
+            )
+        return dataset
+
+
+def read_records(data: Dataset | RecordReader) -> Dataset:
+    """Return the records, reading them now if needed; for code that runs after the budget is charged."""
+    return data.dataset if isinstance(data, RecordReader) else data
+
 
 CHARGE_STANDS_MESSAGE = "Nothing was released; what a ledger was charged for this stays charged."
 

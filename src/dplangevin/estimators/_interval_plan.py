@@ -23,8 +23,10 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_answers.curvature import curvature_groups
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
-from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
-from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation
+from dplangevin.mechanisms.perturbation.spec import (
+    ObjectivePerturbationSpec,
+    calibrate_objective_perturbation,
+)
 from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR
 from dplangevin.planner.fit_plan import FitPlan, plan_request
 from dplangevin.planner.request import AUTO, Request

@@ -14,10 +14,9 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._call_context import find_learned_steps
-from dplangevin.estimators._held_out import open_held_out
+from dplangevin.estimators._held_out import check_model_matches_table, open_held_out
 from dplangevin.estimators._histogram_metrics import ReliabilityBin
 from dplangevin.estimators._scoring import PER_RECORD_METRICS, Scoring, resolve_metric, scoring_conditions
-from dplangevin.estimators._search_checks import check_model_matches_table
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max

@@ -57,13 +57,11 @@ from dplangevin.mechanisms.repeated_selection.mechanism import (
     RepeatedSelection,
     SelectionRelease,
 )
-from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
-from dplangevin.mechanisms.repeated_selection.theorem import calibrate_attempt_mu
+from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec, calibrate_attempt_mu
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.planner.fit_plan import FitPlan, plan_gaussian_fit
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
-from dplangevin.sampling.exact_batches import sample_poisson_batch, sample_subset
-from dplangevin.sampling.exact_noise import ByteSource
+from dplangevin.sampling.exact_noise import ByteSource, sample_poisson_batch, sample_subset
 from dplangevin.schema import LearnableSchema, Schema
 
 FIXED_PARAMETERS = {

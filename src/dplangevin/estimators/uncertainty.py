@@ -30,7 +30,7 @@ from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import Dataset
-from dplangevin.data.reader import RecordReader, read_records
+from dplangevin.data.sources import RecordReader, read_records
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, compute_posterior, half_width
 from dplangevin.estimators.shapes import ShapesMixin

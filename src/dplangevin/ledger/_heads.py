@@ -25,9 +25,8 @@ from dplangevin._version import __version__
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
 from dplangevin.ledger import _rows
-from dplangevin.ledger._rows import DatasetRow
+from dplangevin.ledger._rows import DatasetRow, convert_stored_guarantee
 from dplangevin.ledger._store import Session, open_store
-from dplangevin.ledger._stored_guarantee import convert_stored_guarantee
 from dplangevin.ledger.entry import format_head, parse_head
 
 _RESTORE_KEY_PREFIX = "accepted-restore-"

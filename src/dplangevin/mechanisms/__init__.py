@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     )
     from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent as PublicMirrorDescent
     from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map as public_mirror_map
-    from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec as PublicMirrorSpec
-    from dplangevin.mechanisms.mirror_descent.theorem import (
+    from dplangevin.mechanisms.mirror_descent.spec import (
+        PublicMirrorSpec as PublicMirrorSpec,
         calibrate_mirror_noise as calibrate_mirror_noise,
     )
     from dplangevin.mechanisms.moments.mechanism import SufficientStatistics as SufficientStatistics
@@ -72,8 +72,6 @@ if TYPE_CHECKING:
     from dplangevin.mechanisms.perturbation.spec import (
         ObjectivePerturbationSpec as ObjectivePerturbationSpec,
         OutputPerturbationSpec as OutputPerturbationSpec,
-    )
-    from dplangevin.mechanisms.perturbation.theorem import (
         calibrate_objective_perturbation as calibrate_objective_perturbation,
         calibrate_output_perturbation as calibrate_output_perturbation,
     )

@@ -26,8 +26,12 @@ from dplangevin.mechanisms.noisy_gradient.calibrate import (
     calibrate_noise,
     calibrate_steps,
 )
-from dplangevin.mechanisms.noisy_gradient.dp_sgd_options import check_dp_sgd_options, translate_dp_sgd_options
-from dplangevin.mechanisms.noisy_gradient.options import MECHANISMS, read_descent_options
+from dplangevin.mechanisms.noisy_gradient.options import (
+    MECHANISMS,
+    check_dp_sgd_options,
+    read_descent_options,
+    translate_dp_sgd_options,
+)
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 from dplangevin.mechanisms.options import RunInputs, read_mechanism_options
 from dplangevin.problem.constants import Constants

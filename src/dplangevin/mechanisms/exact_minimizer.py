@@ -23,8 +23,15 @@ from dplangevin._arrays import Floats
 from dplangevin._rng import noise_observer
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_records import lower_limits, measure_rows
-from dplangevin.data.integer_grids import IntegerTransform, RowGrid, piece_rows
-from dplangevin.data.integer_words import Words, WordSum, carry, to_integers
+from dplangevin.data.integer_grids import (
+    IntegerTransform,
+    RowGrid,
+    Words,
+    WordSum,
+    carry,
+    piece_rows,
+    to_integers,
+)
 from dplangevin.data.slope_enclosures import (
     DECIMAL_SLOPE_ERROR,
     MAX_LOW_PART,

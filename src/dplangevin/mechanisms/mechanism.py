@@ -22,7 +22,7 @@ from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.accounting.registry import mechanism_for
 from dplangevin.accounting.theorem import Spec
 from dplangevin.data.dataset import Dataset
-from dplangevin.data.reader import RecordReader, read_records
+from dplangevin.data.sources import RecordReader, read_records
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 from dplangevin.mechanisms.release import AnswersRelease, Release

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dplangevin.problem.losses.model_defaults import ModelDefaults
+from dplangevin.problem.losses.base import ModelDefaults
 
 if TYPE_CHECKING:
     from dplangevin.planner.request import Request

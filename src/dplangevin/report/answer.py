@@ -22,7 +22,7 @@ from dplangevin.accounting.plan import CertifiedSpec, explain_refusals, format_r
 from dplangevin.accounting.registry import accountable_mechanisms, option_reader_for, theorems_for
 from dplangevin.errors import DplangevinError
 from dplangevin.mechanisms.account import account, calibrate, read_run_options
-from dplangevin.mechanisms.noisy_gradient.dp_sgd_options import (
+from dplangevin.mechanisms.noisy_gradient.options import (
     DP_SGD_OPTIONS,
     check_dp_sgd_options,
     noise_multiplier_of,

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
-    from dplangevin.sampling.langevin import run_underdamped as run_underdamped
+    from dplangevin.sampling.langevin import (
+        run_hit_and_run as run_hit_and_run,
+        run_mala as run_mala,
+        run_overdamped as run_overdamped,
+        run_underdamped as run_underdamped,
+    )
+    from dplangevin.sampling.langevin_certificates import (
+        WarmStart as WarmStart,
+        make_warm_start as make_warm_start,
+    )
     from dplangevin.sampling.potential import (
         FunctionPotential as FunctionPotential,
         Potential as Potential,
@@ -17,7 +26,6 @@ if TYPE_CHECKING:
         sample_isotropic_gaussian as sample_isotropic_gaussian,
         sample_quadratic_gaussian as sample_quadratic_gaussian,
     )
-    from dplangevin.sampling.starts import WarmStart as WarmStart, make_warm_start as make_warm_start
     from dplangevin.sampling.supports import (
         BallSupport as BallSupport,
         BoxSupport as BoxSupport,
@@ -25,11 +33,6 @@ if TYPE_CHECKING:
         LensSupport as LensSupport,
         WholeSpaceSupport as WholeSpaceSupport,
         support_of as support_of,
-    )
-    from dplangevin.sampling.uncertified_chains import (
-        run_hit_and_run as run_hit_and_run,
-        run_mala as run_mala,
-        run_overdamped as run_overdamped,
     )
 
 __getattr__, __dir__, __all__ = attach_lazy_names(__name__)

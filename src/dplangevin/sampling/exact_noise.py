@@ -1,4 +1,4 @@
-"""Draw noise with exact arithmetic on an integer grid, from cryptographic random bytes.
+"""Draw noise and batches with exact arithmetic, from cryptographic random bytes.
 
 Rounded noise: round(s + X), s an exact number and X ideal noise, is what the real-valued mechanism releases when its
 output is rounded. Every theorem about X holds for it, because rounding is post-processing. It takes countably many
@@ -13,6 +13,11 @@ entries, drawn by rejection from one of two laws; k and m decide which (docs/the
 with P(J) proportional to (2 J + 1)^k e^{-J / t}, z uniform on {-J, ..., J}^k, accepted when |z|_1 <= m J. J is a sum
 of k + 1 geometric numbers, accepted with probability prod_i (2 J + 1) / (2 J + 2 i); - independent two-sided
 geometric entries of scale m t, accepted with probability exp(-(norm - |z|_1 / m) / t).
+
+A floating-point coin has a slightly wrong probability. Here 64 random bits decide all but about 2^-64 of the choices,
+and more bits are drawn for the rest, so that the laws are exact for ideal bits. Amplification by sampling also needs
+batches that nobody can guess: without a seed the bits come from the operating system. docs/theory/exact_sums.md,
+section 8.
 """
 
 from __future__ import annotations
@@ -411,3 +416,42 @@ def sample_uniform_below(limit: int, size: int, source: ByteSource) -> Integers:
 
 def _new_uniform(source: ByteSource) -> LazyUniform:
     return LazyUniform(int.from_bytes(source(8), "big"), source)
+
+
+RowNumbers = NDArray[np.intp]
+_CHUNK_ROWS = 1 << 20
+
+
+def sample_poisson_batch(n_rows: int, rate: Fraction, source: ByteSource = os.urandom) -> RowNumbers:
+    """Choose each row independently with probability `rate`; return the increasing row numbers."""
+    if rate >= 1:
+        return np.arange(n_rows)
+    threshold = (rate.numerator << 64) // rate.denominator
+    parts = [np.empty(0, np.intp)]
+    for first in range(0, n_rows, _CHUNK_ROWS):
+        uniform_words = sample_words(min(_CHUNK_ROWS, n_rows - first), source)
+        chosen = uniform_words < np.uint64(threshold)
+        for i in np.flatnonzero(uniform_words == np.uint64(threshold)):  # the first 64 digits do not decide
+            chosen[i] = LazyUniform(int(uniform_words[i]), source).is_below(partial(constant_bounds, rate))
+        parts.append(first + np.flatnonzero(chosen))
+    return np.concatenate(parts)
+
+
+def sample_subset(n_rows: int, size: int, source: ByteSource = os.urandom) -> RowNumbers:
+    """Choose a uniform subset of `size` rows; return the increasing row numbers.
+
+    The first distinct values of a sequence of uniform draws are a uniform subset, by symmetry. A subset of more than
+    half of the rows is the complement of such a one.
+    """
+    if 2 * size > n_rows:
+        kept = np.ones(n_rows, bool)
+        kept[sample_subset(n_rows, n_rows - size, source)] = False
+        return np.flatnonzero(kept)
+    drawn = np.empty(0, np.int64)
+    while True:
+        distinct, first_places = np.unique(drawn, return_index=True)
+        if len(distinct) >= size:
+            in_order = distinct[np.argsort(first_places)]
+            return np.sort(in_order[:size]).astype(np.intp)
+        more = sample_uniform_below(n_rows, 2 * (size - len(distinct)) + 8, source)
+        drawn = np.concatenate([drawn, more])

@@ -29,7 +29,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._rng import observe_labeled_noise
 from dplangevin._search import bisect_arrays
-from dplangevin.sampling.truncated import sample_unit_directions
+from dplangevin.sampling.log_concave import sample_unit_directions
 
 
 def sample_discrete_laplace(

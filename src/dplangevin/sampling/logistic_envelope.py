@@ -31,10 +31,10 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.problem.constraints import Ball
+from dplangevin.sampling.log_concave import sample_gamma_above, sample_gamma_below, sample_unit_directions
 from dplangevin.sampling.potential import CountingPotential, Potential, SamplerOutput
 from dplangevin.sampling.rejection import sample_by_rejection
 from dplangevin.sampling.supports import ConvexSupport
-from dplangevin.sampling.truncated import sample_gamma_above, sample_gamma_below, sample_unit_directions
 
 
 class Anchor(NamedTuple):

@@ -31,13 +31,17 @@ from scipy.special import gammainc, gammaincc, gammaln
 from dplangevin import _check, _progress
 from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.sampling.log_concave import check_envelope
+from dplangevin.sampling.log_concave import (
+    check_envelope,
+    sample_gamma_above,
+    sample_gamma_below,
+    sample_unit_directions,
+)
 from dplangevin.sampling.logistic_envelope import Anchor, EllipticalEnvelope, fit_envelope
 from dplangevin.sampling.potential import Potential
 from dplangevin.sampling.proximal import BackwardOracle, Columns, check_start
 from dplangevin.sampling.rejection import sample_by_rejection
 from dplangevin.sampling.supports import ConvexSupport
-from dplangevin.sampling.truncated import sample_gamma_above, sample_gamma_below, sample_unit_directions
 
 
 class ScorePotential:

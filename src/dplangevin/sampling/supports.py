@@ -19,8 +19,12 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import constraints
 from dplangevin.sampling import log_concave
-from dplangevin.sampling.log_concave import Columns, sample_log_concave
-from dplangevin.sampling.truncated import sample_gamma_below, sample_truncated_normal
+from dplangevin.sampling.log_concave import (
+    Columns,
+    sample_gamma_below,
+    sample_log_concave,
+    sample_truncated_normal,
+)
 
 
 class ConvexSupport(ABC):

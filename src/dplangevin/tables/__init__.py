@@ -20,8 +20,11 @@ if TYPE_CHECKING:
         as_table as as_table,
         is_frame as is_frame,
     )
-    from dplangevin.tables.lazy import is_streamed as is_streamed, open_files as open_files
-    from dplangevin.tables.query import TableQuery as TableQuery
+    from dplangevin.tables.lazy import (
+        TableQuery as TableQuery,
+        is_streamed as is_streamed,
+        open_files as open_files,
+    )
     from dplangevin.tables.text import Dialect as Dialect
 
 # Imported at first use: a schema reads labels without NumPy.

@@ -15,7 +15,7 @@ from typing import Any
 from dplangevin._connections import CONNECTION_OPTIONS, enforce_deadline
 from dplangevin.errors import InvalidParameter
 from dplangevin.tables.frames import check_unique_names
-from dplangevin.tables.query import NOTHING_CHARGED, TableQuery
+from dplangevin.tables.lazy import NOTHING_CHARGED, TableQuery
 
 ROWS_PER_FETCH = 1 << 14
 _SETTINGS = (

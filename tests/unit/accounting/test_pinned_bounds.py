@@ -13,7 +13,7 @@ import pytest
 
 from _families import THEOREMS
 from dplangevin.accounting.parts import Approximate, Gaussian, Profile, RenyiCurve
-from dplangevin.mechanisms.exponential import law_guarantees, sampler, theorem as draws
+from dplangevin.mechanisms.exponential import law_guarantees, sampler, spec as draws
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.minimizer_tolerance import total_ridge
@@ -39,7 +39,7 @@ from dplangevin.mechanisms.noisy_gradient.theorems.varying_batches import (
     random_distance_costs,
     worst_distance_costs,
 )
-from dplangevin.mechanisms.rashomon.theorem import poincare_bound
+from dplangevin.mechanisms.rashomon.spec import poincare_bound
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import WholeSpace
 

@@ -23,12 +23,11 @@ from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExpo
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation import mechanism as objective_perturbation
 from dplangevin.mechanisms.perturbation.mechanism import sample_perturbation
-from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
-from dplangevin.mechanisms.perturbation.theorem import corner_profile
+from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, corner_profile
 from dplangevin.mechanisms.rashomon import mechanism as rashomon
-from dplangevin.mechanisms.rashomon.spec import RashomonSpec
-from dplangevin.mechanisms.rashomon.theorem import (
+from dplangevin.mechanisms.rashomon.spec import (
     RashomonDrawsTheorem,
+    RashomonSpec,
     minimum_error,
     sampler_error,
     start_scale,

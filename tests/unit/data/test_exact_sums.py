@@ -23,8 +23,18 @@ from dplangevin.data.exact_sums import (
     sum_gradients_compiled,
     sum_outer_products,
 )
-from dplangevin.data.integer_grids import IntegerTransform, RowGrid, _column_squares, snap_point
-from dplangevin.data.integer_words import EXACT_BITS, WordSum, carry, join_limbs, to_integers, to_limbs
+from dplangevin.data.integer_grids import (
+    EXACT_BITS,
+    IntegerTransform,
+    RowGrid,
+    WordSum,
+    _column_squares,
+    carry,
+    join_limbs,
+    snap_point,
+    to_integers,
+    to_limbs,
+)
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.problem.losses.base import SlopeFormula

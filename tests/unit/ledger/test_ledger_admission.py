@@ -25,7 +25,7 @@ from dplangevin.accounting.parts import Approximate, Gaussian, Pure, SampledGaus
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import Ledger, _composition_cache
 from dplangevin.ledger._admission import FilterStanding, replay_entry
-from dplangevin.ledger._stored_guarantee import read_stored_guarantee
+from dplangevin.ledger._rows import read_stored_guarantee
 from dplangevin.ledger.entry import format_rounded_down
 from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
 

@@ -15,7 +15,7 @@ from dplangevin.accounting.plan import CertifiedSpec, certify_plan
 from dplangevin.cli.main import run_command_line
 from dplangevin.errors import CalibrationFailed, DplangevinError, InvalidParameter, NotPrivateError
 from dplangevin.mechanisms.account import account, calibrate
-from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation
+from dplangevin.mechanisms.perturbation.spec import calibrate_objective_perturbation
 from dplangevin.problem.constants import Constants
 
 RIDGE: dict[str, Any] = {"n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01}

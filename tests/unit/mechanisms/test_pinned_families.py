@@ -20,10 +20,10 @@ from dplangevin.errors import AssumptionFailed, ContradictionError, InvalidParam
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
 from dplangevin.mechanisms.learned_schema.spec import (
     LearnedSchemaSpec,
+    LearnedSchemaTheorem,
     absence_mu,
     calibrate_learned_schema,
 )
-from dplangevin.mechanisms.learned_schema.theorem import LearnedSchemaTheorem
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import (
@@ -40,21 +40,19 @@ from dplangevin.mechanisms.noisy_answers.theorem import (
     WorstShift,
 )
 from dplangevin.mechanisms.rashomon_region.mechanism import NoisySlack
-from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
-from dplangevin.mechanisms.rashomon_region.theorem import SlackTheorem
+from dplangevin.mechanisms.rashomon_region.spec import SlackSpec, SlackTheorem
 from dplangevin.mechanisms.repeated_selection.mechanism import (
     CandidateAttempts,
     RepeatedSelection,
     sample_n_attempts,
 )
-from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
-from dplangevin.mechanisms.repeated_selection.theorem import (
+from dplangevin.mechanisms.repeated_selection.spec import (
+    RepeatedSelectionSpec,
     RepeatedSelectionTheorem,
     calibrate_attempt_mu,
     renyi_bound,
 )
-from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
-from dplangevin.mechanisms.underdamped.theorem import UnderdampedTheorem
+from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec, UnderdampedTheorem
 from dplangevin.mechanisms.whitened.whitening import WhiteningTransform, second_moment_sum, whiten_rows
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants
@@ -297,7 +295,7 @@ def test_underdamped_runs_are_compared_with_what_linear_losses_leak(
     assert 0.05 < leaked <= claimed
     assert leaked > 0.99 * claimed or friction < 1  # long runs with friction: the bound is tight
     if friction > 1:
-        monkeypatch.setattr("dplangevin.mechanisms.underdamped.theorem.round_up", lambda value: 0.9 * value)
+        monkeypatch.setattr("dplangevin.mechanisms.underdamped.spec.round_up", lambda value: 0.9 * value)
         with pytest.raises(ContradictionError, match="please report"):
             certify_plan(constants, schedule, delta=1e-5)
 
@@ -313,7 +311,7 @@ def test_selections_are_compared_with_what_scores_leak(
     if mu == 1.0:
         assert epsilon_lower_bound(None, schedule, 1e-5) > 0.2 * claimed
         monkeypatch.setattr(
-            "dplangevin.mechanisms.repeated_selection.theorem.round_up", lambda value: 1e-9 * value
+            "dplangevin.mechanisms.repeated_selection.spec.round_up", lambda value: 1e-9 * value
         )
         with pytest.raises(ContradictionError):
             certify_plan(None, schedule, delta=1e-5)

@@ -18,8 +18,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.sampler import choose_exact_method
 from dplangevin.mechanisms.exponential.sampler_plans import plan_iterated, plan_sampler
-from dplangevin.mechanisms.exponential.spec import ExponentialSpec
-from dplangevin.mechanisms.exponential.theorem import chain_sup_norm, chain_total_variation
+from dplangevin.mechanisms.exponential.spec import ExponentialSpec, chain_sup_norm, chain_total_variation
 from dplangevin.mechanisms.exponential.tiers import mean_curvature, plan_certified_chain, plan_pure_chain
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.planner.fit_plan import plan_fit

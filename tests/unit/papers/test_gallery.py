@@ -10,7 +10,7 @@ import pytest
 from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter
 from dplangevin.papers import gallery
-from dplangevin.papers.gallery._beside import comparison_table
+from dplangevin.papers.gallery._draw import comparison_table
 
 DOCS = Path(__file__).parents[3] / "docs"
 SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error"}

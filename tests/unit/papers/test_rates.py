@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dplangevin.papers.gallery import erm_rates, rashomon_rates, sco_rates
-from dplangevin.papers.gallery._rates import NAMES, RateRow
+from dplangevin.papers.gallery._draw import NAMES, RateRow
 
 FAR = {  # logarithms and second terms that the tables print or hide, told in the gallery
     ("ERM m-SC, eps (iterated)", "p"): 1.0,

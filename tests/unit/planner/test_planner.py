@@ -16,7 +16,7 @@ from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParame
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
-from dplangevin.planner import risk, rules
+from dplangevin.planner import fit_plan as risk, rules
 from dplangevin.planner.fit_plan import FitPlan, plan_fit
 from dplangevin.planner.request import MODELS
 

@@ -16,10 +16,10 @@ from dplangevin.data.dataset import _block_losses, check_shape
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses import Squared
 from dplangevin.problem.losses.base import SlopeFormula
+from dplangevin.sampling.log_concave import sample_gamma_below, sample_truncated_normal
 from dplangevin.sampling.rejection import flip_exponential_coins, sample_by_rejection
 from dplangevin.sampling.score import ScorePotential
 from dplangevin.sampling.supports import BallSupport, BoxSupport, LensSupport, WholeSpaceSupport
-from dplangevin.sampling.truncated import sample_gamma_below, sample_truncated_normal
 
 DRAWS = 20_000
 

@@ -14,15 +14,18 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.papers.langevin_formulas import thesis_moment_factor
 from dplangevin.problem import risk
 from dplangevin.sampling import langevin_certificates as lc
-from dplangevin.sampling.langevin import UnderdampedStep, geometric_weights, run_sgld, run_underdamped
-from dplangevin.sampling.potential import FunctionPotential
-from dplangevin.sampling.supports import BallSupport, BoxSupport, WholeSpaceSupport
-from dplangevin.sampling.uncertified_chains import (
+from dplangevin.sampling.langevin import (
+    UnderdampedStep,
+    geometric_weights,
     normalize_potential,
     run_hit_and_run,
     run_mala,
     run_overdamped,
+    run_sgld,
+    run_underdamped,
 )
+from dplangevin.sampling.potential import FunctionPotential
+from dplangevin.sampling.supports import BallSupport, BoxSupport, WholeSpaceSupport
 
 
 def quadratic(curvature):

@@ -20,10 +20,9 @@ from dplangevin.mechanisms.exponential.sampler import choose_cells_per_axis, cho
 from dplangevin.mechanisms.exponential.spec import DrawSpec, IteratedExponentialSpec
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
 from dplangevin.problem import Ball, Problem, RecordLoss, is_proved
-from dplangevin.sampling.langevin import run_underdamped
+from dplangevin.sampling.langevin import run_hit_and_run, run_mala, run_overdamped, run_underdamped
 from dplangevin.sampling.potential import ProblemPotential
 from dplangevin.sampling.supports import LensSupport, support_of
-from dplangevin.sampling.uncertified_chains import run_hit_and_run, run_mala, run_overdamped
 
 
 class ExponentialMechanism(FitMechanism[DrawSpec]):

@@ -19,6 +19,7 @@ from dplangevin.mechanisms.exponential.spec import DrawSpec
 from dplangevin.mechanisms.newton import hessian_sum
 from dplangevin.problem import Ball, Box, Problem
 from dplangevin.problem.problem import max_norm
+from dplangevin.sampling.langevin_certificates import approximate_minimizer, sample_certified_start
 from dplangevin.sampling.log_concave import sample_adaptive_rejection
 from dplangevin.sampling.logistic_envelope import Anchor, sample_active_ball, sample_elliptical_envelope
 from dplangevin.sampling.potential import ProblemPotential
@@ -29,7 +30,6 @@ from dplangevin.sampling.rejection import (
     sample_quadratic_gaussian,
     sample_tangent_envelope,
 )
-from dplangevin.sampling.starts import approximate_minimizer, sample_certified_start
 from dplangevin.sampling.supports import BoxSupport, ConvexSupport, support_of
 
 ExactMethod = Literal["grid", "line", "gaussian", "logistic", "cells", "tangents"]

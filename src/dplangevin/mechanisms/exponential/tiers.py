@@ -22,8 +22,7 @@ from dplangevin.mechanisms.exponential.sampler import (
     choose_exact_method,
     envelope_slack,
 )
-from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec, GibbsSpec
-from dplangevin.mechanisms.exponential.theorem import chain_start_and_rate
+from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec, GibbsSpec, chain_start_and_rate
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.langevin.temperatures import (
     LangevinChoice,

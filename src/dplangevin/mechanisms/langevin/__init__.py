@@ -14,13 +14,13 @@ MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
         planners=(PlannerEntry("langevin", rank=5, removed_capabilities=("holds_beyond_n",)),),
         options=("langevin",),
         calibration_target=_BETA,
-        lower_bound="theorem",
+        lower_bound="spec",
     ),
     MechanismEntry(
         "DiffusionSpec",
         ("DiffusionPathTheorem", "DiffusionEndTheorem", "LogSobolevTheorem"),
         options=("langevin-diffusion",),
         calibration_target=_BETA,
-        lower_bound="theorem",
+        lower_bound="spec",
     ),
 )

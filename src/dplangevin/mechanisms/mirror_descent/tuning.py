@@ -37,8 +37,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mirror_descent.mechanism import take_step
 from dplangevin.mechanisms.mirror_descent.mirror_map import MirrorMap, QuadraticMap
 from dplangevin.mechanisms.mirror_descent.public_sample import PublicSample
-from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, StepMode
-from dplangevin.mechanisms.mirror_descent.theorem import calibrate_mirror_noise
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, StepMode, calibrate_mirror_noise
 from dplangevin.problem import Problem
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.moments.theorem import calibrate_sufficient_statistics
-from dplangevin.planner import risk
+from dplangevin.mechanisms.moments.spec import calibrate_sufficient_statistics
+from dplangevin.planner import fit_plan as risk
 from dplangevin.planner.fit_plan import FitPlan
 from dplangevin.planner.request import Request, low_signal_warning
 

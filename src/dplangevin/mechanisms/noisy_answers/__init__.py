@@ -5,25 +5,25 @@ from __future__ import annotations
 from dplangevin.accounting.registry import CalibrationTarget, MechanismEntry
 
 MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
-    MechanismEntry("NoisySumsSpec", ("NoisySumsTheorem",), "NoisySums"),
-    MechanismEntry("NoisyMaxSpec", ("NoisyMaxTheorem",), "NoisyMax"),
+    MechanismEntry("NoisySumsSpec", ("theorem:NoisySumsTheorem",), "NoisySums"),
+    MechanismEntry("NoisyMaxSpec", ("theorem:NoisyMaxTheorem",), "NoisyMax"),
     MechanismEntry(
         "NoisyAnswersSpec",
-        ("WorstShift",),
+        ("theorem:WorstShift",),
         "noisy_counts:GeneralizedGaussianNoise",
         options=("counting",),
         calibration_target=CalibrationTarget("sigma"),
     ),
     MechanismEntry(
         "MaxNormSpec",
-        ("MaxNormTheorem",),
+        ("theorem:MaxNormTheorem",),
         "noisy_counts:MaxNormNoise",
         options=("largest-norm",),
         calibration_target=CalibrationTarget("scale"),
     ),
     MechanismEntry(
         "CorrectedAnswersSpec",
-        ("CorrectedWorstShift",),
+        ("theorem:CorrectedWorstShift",),
         "sparse_vector:SparseVector",
     ),
 )

@@ -6,11 +6,11 @@ import math
 
 from dplangevin.accounting.plan import Plan
 from dplangevin.mechanisms.exact_minimizer import check_exact_minimizer
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
 )
-from dplangevin.planner import risk, rules
+from dplangevin.planner import fit_plan as risk, rules
 from dplangevin.planner.fit_plan import FitPlan
 from dplangevin.planner.request import Request, explain_clip, low_signal_warning
 

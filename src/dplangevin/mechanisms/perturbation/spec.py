@@ -1,4 +1,23 @@
-"""The specs of objective and output perturbation, and their option readers for `account` and `calibrate`."""
+"""The specs of objective and output perturbation, their options, and their privacy.
+
+Objective perturbation. With Phi(theta) = sum_i loss_i + (Lambda / 2) |theta|^2, the minimiser of Phi + <b, theta>
+solves b = -grad Phi, a bijection, so its density is noise_density(-grad Phi(theta)) det(Hessian of Phi)(theta).
+Between neighbours the first factor moves by the change of a gradient, the second by at most (1 + M / Lambda)^rank,
+once: both neighbours are a common part A >= Lambda I plus one positive semidefinite term each, and
+det(A + h) / det(A + h') <= det(A + h) / det A.
+
+Output perturbation. The minimisers over any closed convex set satisfy
+
+    |theta - theta'| <= |grad Phi - grad Phi'|(theta') / Lambda <= Delta / Lambda,
+
+with Phi the sum of losses plus the ridge and Lambda = n ridge: add the two variational inequalities and use strong
+monotonicity. A point with a gradient (modulo the normal cone) of norm at most tolerance is within tolerance / Lambda
+of the minimiser, so the computed points differ by at most S = (Delta + 2 tolerance) / Lambda. The tolerance is
+checked with a bound on the rounding error of the gradient, so this holds for the points in doubles. A secure run
+rounds them to a public grid and adds exact noise to integers: they differ by at most S + grid sqrt(d).
+
+Exact objective perturbation releases a rounding of the ideal minimiser (`dplangevin.mechanisms.exact_minimizer`).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +25,28 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from dplangevin import _check
-from dplangevin.accounting.theorem import Capabilities, Spec
-from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.minimizer_tolerance import tolerance_or_default, total_ridge
+from dplangevin._arrays import Floats
+from dplangevin._search import bisect_safe_side, expand_bracket
+from dplangevin.accounting.conditions import Condition
+from dplangevin.accounting.conversions import gdp_delta, gdp_mu
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Gaussian, Profile, Pure
+from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, public_noise_grid, round_up
+from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.mechanisms.minimizer_tolerance import (
+    SOLVER_CONVERGES,
+    check_minimizer_conditions,
+    default_tolerance,
+    round_down,
+    solver_assumptions,
+    tolerance_or_default,
+    total_ridge,
+)
 from dplangevin.mechanisms.options import with_constants_options
+from dplangevin.mechanisms.whitened.spec import EXACT_RECORD_ASSUMPTION
 from dplangevin.problem.constants import Constants
 
 PerturbationNoise = Literal["gamma", "gaussian"]
@@ -147,3 +183,321 @@ def read_output_perturbation_options(
     """Return the spec of output perturbation."""
     tolerance = tolerance_or_default(constants, tolerance)
     return OutputPerturbationSpec(density_scale=density_scale, tolerance=tolerance, noise=noise)
+
+
+class ObjectivePerturbationTheorem(
+    Theorem[ObjectivePerturbationSpec],
+    name="objective-perturbation",
+    proof="docs/theory/planner.md, section 1",
+):
+    """Pure DP: Delta / density_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_density_scale).
+
+    An exact run releases a rounding of the ideal minimiser, so its last term is 0. M is the curvature of one record
+    (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add k dist(theta, set)^2 / 2 to both
+    objectives, which changes nothing in the proof, and let k grow.
+    """
+
+    holds_for_rounded_noise = True
+    secure_holds_beyond_n = True
+    reference = (
+        "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, with the determinant counted once; "
+        "Kifer, Smith and Thakurta (2012), Theorem 2 (constraints)"
+    )
+    holds_beyond_n = (
+        "neighbours share a part of curvature at least Lambda = n ridge, whatever the number of other records"
+    )
+
+    def derive_guarantee(self, constants: Constants, spec: ObjectivePerturbationSpec) -> Guarantee:
+        if spec.noise != "gamma":
+            raise self.refuse(f"noise={spec.noise!r} gives no pure guarantee", "Use noise='gamma'.")
+        noise = constants.gradient_sensitivity / spec.density_scale
+        total = round_up(noise + sum(curvature_and_solver_costs(self, constants, spec)))
+        return self.guarantee(
+            constants,
+            spec,
+            (Pure(value=total),),
+            minimizer_assumptions(spec),
+            conditions=minimizer_conditions(spec),
+        )
+
+
+class GaussianObjectivePerturbation(
+    Theorem[ObjectivePerturbationSpec],
+    name="gaussian-objective-perturbation",
+    proof="docs/theory/planner.md, section 2",
+):
+    """(epsilon, delta)-DP with Gaussian noise: a small multiple of the curve of one Gaussian mechanism.
+
+    At the point theta the log density ratio of the noises is (2 <b, v> + |v|^2) / (2 density_scale^2), v the change
+    of the gradient. v depends on b, but lies in a fixed polytope and the ratio is convex in v, so it is at most the
+    largest of the ratios at the corners, each of which is that of a Gaussian mechanism.
+    """
+
+    holds_for_rounded_noise = True
+    secure_holds_beyond_n = True
+    reference = (
+        "Kifer, Smith and Thakurta (2012), Theorem 2; Redberg, Koskela and Wang (2023); "
+        "the corner bound is proved in docs/theory/planner.md"
+    )
+    holds_beyond_n = "as for the pure guarantee"
+
+    def derive_guarantee(self, constants: Constants, spec: ObjectivePerturbationSpec) -> Guarantee:
+        if spec.noise != "gaussian":
+            raise self.refuse(f"noise={spec.noise!r} is not Gaussian", "Use noise='gaussian'.")
+        curvature, solver = (round_up(cost) for cost in curvature_and_solver_costs(self, constants, spec))
+        sensitivity = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
+        mu = round_up(sensitivity / spec.density_scale)
+        if mu > 30:
+            raise self.refuse(
+                f"the noise is {mu:g} times smaller than the sensitivity", "Raise density_scale."
+            )
+        grid = curvature + mu * mu / 2 + mu * np.linspace(0.0, 10.0, 400)
+        grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
+        deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))
+        part = Profile(epsilons=tuple((grid + solver).tolist()), deltas=tuple(deltas.tolist()))
+        return self.guarantee(
+            constants, spec, (part,), minimizer_assumptions(spec), conditions=minimizer_conditions(spec)
+        )
+
+
+def minimizer_assumptions(spec: ObjectivePerturbationSpec) -> tuple[str, ...]:
+    """Return what is assumed about a perturbed minimiser."""
+    exact = (EXACT_RECORD_ASSUMPTION, EXACT_MINIMIZER_ASSUMPTION) if spec.secure else ()
+    return solver_assumptions(spec.n_iterations, *exact)
+
+
+def minimizer_conditions(spec: ObjectivePerturbationSpec) -> tuple[Condition, ...]:
+    """Return the conditions of a perturbed minimiser: an exact run is refined until it is decided, so has none."""
+    return () if spec.secure else (SOLVER_CONVERGES,)
+
+
+EXACT_MINIMIZER_ASSUMPTION = (
+    "sums, products and quotients of doubles are rounded to the nearest (IEEE 754): the error of slopes is bounded by "
+    "that alone"
+)
+
+
+def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: Floats) -> Floats:
+    """Return delta(eps) of the exact minimiser; H_mu is the curve of mu-GDP, r the rank, c the curvature cost.
+
+    A record's gradients lie in a simplex of r + 1 corners. replace-one: (r + 1)^2 H_mu(eps - c); for r = 1 the four
+    corners form a parallelogram, so 2 sup_q H_{mu sqrt q}(eps - c) + H_{mu sqrt(1 - q)}(eps - c). add-remove: without
+    the record against with it (r + 1) H_mu(eps), and conversely (r + 1) H_mu(eps - c), for r = 1 and eps - c >=
+    mu^2/2 only H_mu(eps - c), since the change of the gradient falls as <b, x> grows.
+    """
+    rank, later = constants.hessian_rank or 1, epsilons - curvature
+    if constants.adjacency == "add-remove":
+        with_record = (rank + 1) * gdp_delta(mu, later)
+        if rank == 1:
+            with_record = np.where(later >= mu * mu / 2, gdp_delta(mu, later), with_record)
+        deltas = np.maximum((rank + 1) * gdp_delta(mu, epsilons), with_record)
+    elif rank == 1:
+        fractions = np.linspace(0.0, 1.0, 17)  # H grows with q: the upper ends of a cell bound it
+        curves = np.array([2 * gdp_delta(mu * math.sqrt(fraction), later) for fraction in fractions])
+        deltas = (curves[1:] + curves[:0:-1]).max(axis=0)
+    else:
+        deltas = (rank + 1) ** 2 * gdp_delta(mu, later)
+    return np.asarray(np.minimum(1.0, deltas * (1 + 1e-9)))
+
+
+def curvature_and_solver_costs(
+    theorem: Theorem[ObjectivePerturbationSpec],
+    constants: Constants,
+    spec: ObjectivePerturbationSpec,
+) -> tuple[float, float]:
+    """Return the determinant and solver parts of epsilon, after checking their hypotheses."""
+    check_minimizer_conditions(theorem, constants, spec.tolerance)
+    if constants.hessian_rank is None or constants.dimension is None:
+        raise theorem.refuse(
+            "the rank of one record's Hessian or the dimension is not stated",
+            "Build the plan from a Problem, or state hessian_rank and dimension.",
+        )
+    if spec.secure:
+        return determinant_cost(constants), 0.0
+    solver = 2 * spec.tolerance / (total_ridge(constants) * spec.release_density_scale)
+    return determinant_cost(constants), solver
+
+
+def determinant_cost(constants: Constants) -> float:
+    """Return rank log(1 + M / Lambda): the cost of changing one record's Hessian, whatever the noise."""
+    curvature = constants.data_smoothness + 1e-15 * constants.smoothness
+    return (constants.hessian_rank or 1) * math.log1p(curvature / total_ridge(constants))
+
+
+def calibrate_objective_perturbation(
+    constants: Constants,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    solver_budget_fraction: float = 0.01,
+    coef_bound: float = math.inf,
+    secure: bool = False,
+) -> ObjectivePerturbationSpec:
+    """Return the spec with the least noise that meets (epsilon, delta) for the ridge of these constants.
+
+    delta = 0 uses Gamma-norm noise, delta > 0 Gaussian noise; solver_budget_fraction of epsilon covers the solver,
+    which costs nothing where the minimiser is rounded exactly (secure). A `coef_bound` that no minimiser of interest
+    exceeds keeps the release noise small where the ridge is small.
+
+    Examples
+    --------
+    >>> constants = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5,
+    ...                       hessian_rank=1)
+    >>> spec = calibrate_objective_perturbation(constants, epsilon=1.0)
+    >>> guarantee = ObjectivePerturbationTheorem().certify(constants, spec)
+    >>> round(spec.density_scale, 4), round(guarantee.epsilon(), 6)
+    (2.0719, 1.0)
+    """
+    _check.check_positive("epsilon", epsilon)
+    solver = _check.check_open_unit("solver_budget_fraction", solver_budget_fraction) * round_down(epsilon)
+    if secure:
+        solver = 0.0
+    if delta != 0:
+        _check.check_open_unit("delta", delta)
+    theorem = ObjectivePerturbationTheorem() if delta == 0 else GaussianObjectivePerturbation()
+    check_minimizer_conditions(theorem, constants, default_tolerance(constants))
+    remaining = round_down(epsilon) - solver - determinant_cost(constants)
+    if not remaining > 0:
+        enough = (
+            constants.data_smoothness / constants.n / math.expm1(epsilon / 2 / (constants.hessian_rank or 1))
+        )
+        raise CalibrationFailed(
+            f"epsilon = {epsilon:g} is below the cost of the determinant at ridge = {constants.strong_convexity:g}; "
+            f"raise ridge (at {enough:g} half of epsilon is left for the noise)."
+        )
+    if delta == 0:
+        return _make_spec(
+            constants, constants.gradient_sensitivity / remaining * (1 + 1e-14), solver, "gamma", coef_bound
+        )
+    scale = _find_least_gaussian_noise(constants, epsilon - solver, delta)
+    while True:
+        spec = _make_spec(constants, scale, solver, "gaussian", coef_bound)
+        if theorem.certify(constants, spec).epsilon(delta) <= epsilon:
+            return spec
+        scale *= 1 + 1e-5
+
+
+def _make_spec(
+    constants: Constants, scale: float, solver: float, noise: PerturbationNoise, coef_bound: float
+) -> ObjectivePerturbationSpec:
+    dimension = constants.dimension or 1
+    tilt = scale * (dimension + math.sqrt(70 * dimension) + 35)  # |b| exceeds it once in 10^15 runs
+    tolerance = default_tolerance(constants, tilt, coef_bound)
+    if not solver:
+        return ObjectivePerturbationSpec(
+            density_scale=scale, tolerance=tolerance, noise=noise, coef_bound=coef_bound, secure=True
+        )
+    release_density_scale = 2 * tolerance / (total_ridge(constants) * solver) * (1 + 1e-14)
+    return ObjectivePerturbationSpec(
+        density_scale=scale,
+        tolerance=tolerance,
+        release_density_scale=release_density_scale,
+        noise=noise,
+        coef_bound=coef_bound,
+    )
+
+
+def _find_least_gaussian_noise(constants: Constants, epsilon: float, delta: float) -> float:
+    """Return the least density_scale with delta(epsilon) <= delta for the exact minimiser, by bisection on mu."""
+    curvature = determinant_cost(constants)
+    sensitivity = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
+
+    def meets_delta(mu: float) -> bool:
+        return float(corner_profile(constants, mu, curvature, np.array([epsilon]))[0]) <= delta
+
+    high = expand_bracket(lambda mu: not meets_delta(mu), 1.0)
+    assert high is not None
+    low = bisect_safe_side(meets_delta, high / 2 if high > 1 else 0.0, high, relative=1e-9)
+    if low == 0:
+        raise CalibrationFailed(
+            "what is left of epsilon after the cost of the determinant is too small; raise the ridge."
+        )
+    return sensitivity / low
+
+
+SOLVER_CERTIFICATE_ASSUMPTION = (
+    "the solver's certificate bounds the rounding of its gradient in double precision (IEEE 754, sums in blocks)",
+)
+
+
+class OutputPerturbationTheorem(Theorem[OutputPerturbationSpec], name="output-perturbation", proof=""):
+    """Cost S / density_scale: a pure epsilon with Gamma-norm noise, mu of GDP with Gaussian noise.
+
+    Examples
+    --------
+    >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01)
+    >>> spec = OutputPerturbationSpec(density_scale=1 / 150, tolerance=1e-7)
+    >>> round(OutputPerturbationTheorem().certify(constants, spec).epsilon(), 6)
+    1.0
+    """
+
+    holds_for_rounded_noise = True
+    reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 6; Dong, Roth and Su (2022), Theorem 2.7"
+    holds_beyond_n = (
+        "Lambda = n ridge is public, Delta is that of one record; the solver certifies its point for the records "
+        "it read"
+    )
+
+    def derive_guarantee(self, constants: Constants, spec: OutputPerturbationSpec) -> Guarantee:
+        check_minimizer_conditions(self, constants, spec.tolerance)
+        sensitivity = minimizer_sensitivity(constants, spec.tolerance)
+        secure = SOLVER_CERTIFICATE_ASSUMPTION if spec.secure else ()
+        if spec.secure:
+            sensitivity += rounding_sensitivity(self, constants, spec.density_scale)
+        cost = round_up(sensitivity / spec.density_scale)
+        part = Pure(value=cost) if spec.noise == "gamma" else Gaussian(mu=cost)
+        return self.guarantee(
+            constants,
+            spec,
+            (part,),
+            solver_assumptions(spec.n_iterations, *secure),
+            conditions=(SOLVER_CONVERGES,),
+        )
+
+
+def minimizer_sensitivity(constants: Constants, tolerance: float) -> float:
+    """Return (Delta + 2 tolerance) / Lambda, the largest distance between computed minimisers of neighbours."""
+    return (constants.gradient_sensitivity + 2 * tolerance) / total_ridge(constants)
+
+
+def rounding_sensitivity(
+    theorem: Theorem[OutputPerturbationSpec], constants: Constants, deviation: float
+) -> float:
+    """Return grid sqrt(d): rounding each of two points to the grid moves it by at most half of that."""
+    if constants.dimension is None:
+        raise theorem.refuse("the number of parameters is not stated", "Build the plan from a Problem.")
+    if math.isfinite(constants.diameter):
+        raise theorem.refuse(
+            "the rounding of a projection is not bounded, so a secure minimiser has no constraint",
+            "Leave radius out.",
+        )
+    longest = constants.n * constants.lipschitz / total_ridge(constants)
+    if not longest / public_noise_grid(deviation) <= 2.0**51:
+        raise theorem.refuse(
+            "the grid of the noise is too fine for the longest minimiser", "Raise the ridge."
+        )
+    return public_noise_grid(deviation) * math.sqrt(constants.dimension) * (1 + 1e-12)
+
+
+def calibrate_output_perturbation(
+    constants: Constants, *, epsilon: float, delta: float = 0.0, secure: bool = False
+) -> OutputPerturbationSpec:
+    """Return the spec with the least noise that meets (epsilon, delta): Gamma-norm for delta = 0, else Gaussian."""
+    _check.check_positive("epsilon", epsilon)
+    tolerance = default_tolerance(constants)
+    check_minimizer_conditions(OutputPerturbationTheorem(), constants, tolerance)
+    cost = round_down(epsilon if delta == 0 else gdp_mu(epsilon, delta))
+    if not cost > 0:
+        raise CalibrationFailed(f"epsilon = {epsilon:g} is too small for double precision; raise epsilon.")
+    scale = minimizer_sensitivity(constants, tolerance) / cost
+    if secure:  # the grid is at most 2^-20 of the noise
+        rounding_fraction = 2.0**-20 * math.sqrt(constants.dimension or 1) / cost
+        if not rounding_fraction < 0.5:
+            raise CalibrationFailed("epsilon is too small for the grid of secure noise; raise it.")
+        scale *= (1 + 1e-9) / (1 - rounding_fraction * (1 + 1e-9))
+    return OutputPerturbationSpec(
+        density_scale=scale,
+        tolerance=tolerance,
+        noise="gamma" if delta == 0 else "gaussian",
+        secure=secure,
+    )

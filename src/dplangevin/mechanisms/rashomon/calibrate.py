@@ -27,8 +27,9 @@ from dplangevin.mechanisms.exponential.law_guarantees import (
 from dplangevin.mechanisms.exponential.spec import DrawTier
 from dplangevin.mechanisms.minimizer_tolerance import default_tolerance
 from dplangevin.mechanisms.rashomon.local_range import LocalRange
-from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
-from dplangevin.mechanisms.rashomon.theorem import (
+from dplangevin.mechanisms.rashomon.spec import (
+    RashomonChainSpec,
+    RashomonSpec,
     capped_poincare_bound,
     local_range,
     minimum_error,

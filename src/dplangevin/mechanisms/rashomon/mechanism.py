@@ -12,11 +12,10 @@ from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms.exponential.sampler import choose_exact_method, logistic_hessian, sample_on_grid
-from dplangevin.mechanisms.exponential.theorem import MAX_CELL_AXES
+from dplangevin.mechanisms.exponential.spec import MAX_CELL_AXES
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
 from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
-from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
-from dplangevin.mechanisms.rashomon.theorem import start_scale
+from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec, start_scale
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.constraints import Ball

@@ -33,8 +33,7 @@ from dplangevin.mechanisms.rashomon.calibrate import (
     law_hit_probability,
     score_curvature,
 )
-from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
-from dplangevin.mechanisms.rashomon.theorem import sampler_error
+from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec, sampler_error
 from dplangevin.problem import Problem, risk
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import max_excess, max_norm

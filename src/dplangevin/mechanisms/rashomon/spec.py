@@ -1,17 +1,53 @@
-"""Specs of private draws and chains of a Rashomon set: models whose objective is within a threshold of the best."""
+"""Specs of private draws and chains of a Rashomon set, and their privacy. Proofs: docs/theory/rashomon.md.
+
+The score h(F - F*) is a nondecreasing 1-Lipschitz function of F - F*, so one exact draw of exp(-beta h) has bounded
+range beta (oscillation + e), e the largest error of the computed F*. The proximal chain's distance to that law
+follows from two data-independent numbers: the start's log density ratio w and a Poincare constant C. K draws compose
+through k * guarantee. With delta > 0 strong convexity gives much more (`local_range`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from dplangevin import _check
-from dplangevin.accounting.theorem import Capabilities, Spec
-from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.exponential.spec import DRAW_TIERS, DrawTier, check_chain_fields
-from dplangevin.mechanisms.minimizer_tolerance import tolerance_or_default
+from dplangevin.accounting import proximal_certificate as chain
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.theorem import COMMON_ASSUMPTIONS, Capabilities, Spec, Theorem
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.mechanisms.exponential.law_guarantees import (
+    exponential_guarantee,
+    mean_gradient_sensitivity,
+    ramp_sensitivity,
+    sup_norm_cost,
+    threshold_sensitivity,
+    transfer_sup_norm,
+    transfer_total_variation,
+)
+from dplangevin.mechanisms.exponential.spec import (
+    DRAW_TIERS,
+    EXACT_ARITHMETIC_ASSUMPTION,
+    PUBLIC_PARAMETERS_ASSUMPTION,
+    DrawTier,
+    check_chain_fields,
+)
+from dplangevin.mechanisms.minimizer_tolerance import (
+    SOLVER_CONVERGES,
+    check_minimizer_conditions,
+    tolerance_or_default,
+    total_ridge,
+)
+from dplangevin.mechanisms.noisy_gradient.theorems.langevin_process import (
+    sgld_last_iterate_guarantee,
+    sgld_trajectory_guarantee,
+)
 from dplangevin.mechanisms.options import with_constants_options
+from dplangevin.mechanisms.rashomon.local_range import LocalRange
 from dplangevin.problem.constants import Constants
 
 
@@ -150,4 +186,301 @@ def read_rashomon_options(
         tolerance=tolerance_or_default(constants, tolerance),
         max_excess=max_excess,
         ramp=ramp,
+    )
+
+
+NO_DIAGNOSTICS_ASSUMPTION = (
+    "nothing else about the draws that depends on the data is released: membership, training loss, acceptance, "
+    "time"
+)
+
+
+def minimum_error(constants: Constants, tolerance: float) -> float:
+    """Return e, a bound on the error of the computed minimum: tolerance^2 / (2 n Lambda) with Lambda = n ridge."""
+    return tolerance**2 / (2 * constants.n * total_ridge(constants)) * (1 + 1e-12)
+
+
+def start_scale(dimension: int, inverse_temperature: float, threshold: float, max_excess: float) -> float:
+    """Return s: the chain starts on the set shrunk by s towards the minimiser, where F <= F* + s max_excess."""
+    return min(1.0, max(threshold, dimension / inverse_temperature) / max_excess)
+
+
+def start_log_ratio(dimension: int, inverse_temperature: float, threshold: float, max_excess: float) -> float:
+    """Return w, the log density ratio of that start: p log(1/s) + beta (s max_excess - psi)+, for every data set.
+
+    Examples
+    --------
+    >>> round(start_log_ratio(10, 300.0, 0.05, 2.0), 4)  # s = psi / excess: the whole start lies in the set
+    36.8888
+    """
+    s = start_scale(dimension, inverse_temperature, threshold, max_excess)
+    inside = inverse_temperature * max(s * max_excess - threshold, 0.0)
+    return (dimension * math.log(1 / s) + inside) * (1 + 1e-12) + 1e-12
+
+
+def poincare_bound(constants: Constants, inverse_temperature: float, plateau: float) -> float:
+    """Bound the Poincare constant C of exp(-beta h) by diameter^2 / pi^2 or exp(beta plateau) / (beta m).
+
+    The second bound is that of Holley and Stroock; plateau bounds the oscillation of h(a) - a: psi + tau/2 + e.
+    """
+    flat = chain.poincare_constant(0.0, constants.diameter)
+    exponent, ridge = inverse_temperature * plateau, inverse_temperature * constants.strong_convexity
+    return min(flat, math.exp(exponent) / ridge) if ridge > 0 and exponent < 50 else flat
+
+
+def sampler_error(constants: Constants, spec: RashomonSpec) -> float:
+    """Bound the sampler's error of one draw for every data set: 0 if exact, else by tier.
+
+    It is in total variation for the certified tier and in sup |density ratio - 1| for the pure tier.
+    """
+    if spec.tier == "exact":
+        return 0.0
+    assert constants.dimension is not None
+    beta, psi = spec.inverse_temperature, spec.threshold
+    ratio = start_log_ratio(constants.dimension, beta, psi, spec.max_excess)
+    error = minimum_error(constants, spec.tolerance)
+    rate = poincare_bound(constants, beta, psi + spec.ramp / 2 + error)
+    if spec.tier == "pure":
+        return chain.sup_norm_after(spec.n_steps, ratio, spec.step_size, rate, constants.diameter)
+    beyond = 0.0
+    if math.isfinite(spec.excess_cap):
+        start = start_scale(constants.dimension, beta, psi, spec.max_excess) * spec.max_excess
+        if not start <= (psi + spec.excess_cap) * (1 - 1e-12):
+            raise InvalidParameter("excess_cap leaves out a part of the start; raise it.")
+        rate = min(rate, capped_poincare_bound(constants, psi + spec.excess_cap + error))
+        beyond = local_range(constants, spec).tail_mass(spec.excess_cap) * (1 + 1e-6)
+    # a positive floor, so that underflow does not turn a certified draw into an exact one
+    return max(chain.total_variation_after(spec.n_steps, ratio, spec.step_size, rate), 1e-300) + beyond
+
+
+def capped_poincare_bound(constants: Constants, level: float) -> float:
+    """Bound the Poincare constant of a log-concave law on {F <= F* + level}, of diameter 2 sqrt(2 level / m)."""
+    return float(2 * math.sqrt(2 * level / constants.strong_convexity) / math.pi) ** 2 * (1 + 1e-12)
+
+
+def local_range(constants: Constants, spec: RashomonSpec) -> LocalRange:
+    """Return the numbers on which the local bound of one draw depends."""
+    assert constants.dimension is not None
+    return LocalRange(
+        dimension=constants.dimension,
+        inverse_temperature=spec.inverse_temperature,
+        threshold=spec.threshold,
+        strong_convexity=constants.strong_convexity,
+        gradient_sensitivity=mean_gradient_sensitivity(constants),
+        diameter=constants.diameter,
+        minimum_error=minimum_error(constants, spec.tolerance),
+    )
+
+
+class RashomonDrawsTheorem(
+    Theorem[RashomonSpec], name="rashomon-draws", proof="docs/theory/rashomon.md, section 1"
+):
+    """K draws of exp(-beta h(F - F*)), each of bounded range beta (oscillation + e), plus the sampler's error.
+
+    On a public grid e = 0, whatever F: if F - F' = g, then F* - F'* lies between the smallest and the largest g.
+
+    Examples
+    --------
+    >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, diameter=2.0,
+    ...                       dimension=20)
+    >>> spec = RashomonSpec(n_models=5, threshold=0.05, inverse_temperature=1500.0, tolerance=1e-6,
+    ...                     max_excess=2.1)
+    >>> round(RashomonDrawsTheorem().certify(constants, spec).epsilon(0.0), 6)
+    1.0
+    """
+
+    reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), section 4"
+
+    def derive_guarantee(self, constants: Constants, spec: RashomonSpec) -> Guarantee:
+        if (
+            spec.grid
+        ):  # the minimum over the grid is exact, and moves between neighbours as F does at two of its points
+            law = spec.n_models * exponential_guarantee(constants, spec.inverse_temperature)
+            assumptions = (*constants.assumptions, NO_DIAGNOSTICS_ASSUMPTION, EXACT_ARITHMETIC_ASSUMPTION)
+            return replace(
+                law,
+                theorem=self.name,
+                reference=self.reference,
+                assumptions=(*assumptions, PUBLIC_PARAMETERS_ASSUMPTION),
+                at_delta=None,
+            )
+        check_minimizer_conditions(self, constants, spec.tolerance)
+        if constants.dimension is None:
+            raise self.refuse("the dimension is not known", "State it in the constants.")
+        law = exponential_guarantee(
+            constants, spec.inverse_temperature, minimum_error(constants, spec.tolerance)
+        )
+        error, count = sampler_error(constants, spec), spec.n_models
+        if spec.tier == "exact":
+            guarantee, tier_assumption = (
+                count * law,
+                "sampler tier exact: every draw has exactly the target law",
+            )
+        elif spec.tier == "certified":
+            with np.errstate(over="ignore"):  # e^eps overflows where epsilon is too large to mean anything
+                guarantee = transfer_total_variation(
+                    count * law, min(count * error, 1.0), spec.target_epsilon
+                )
+            tier_assumption = (
+                f"sampler tier certified: each draw is within total variation {error:.3g} of the law"
+            )
+        else:
+            if not error < 1:
+                raise self.refuse("the proximal chain is too short for a pure guarantee", "Raise n_steps.")
+            guarantee = count * transfer_sup_norm(law, error, keep_range=True)
+            tier_assumption = (
+                f"sampler tier pure: each density is within a factor 1 +- {error:.3g} of the law's"
+            )
+        return replace(
+            guarantee,
+            theorem=self.name,
+            reference=self.reference,
+            conditions=(SOLVER_CONVERGES,),
+            assumptions=(
+                *constants.assumptions,
+                tier_assumption,
+                NO_DIAGNOSTICS_ASSUMPTION,
+                EXACT_ARITHMETIC_ASSUMPTION,
+                PUBLIC_PARAMETERS_ASSUMPTION,
+            ),
+            at_delta=None,
+        )
+
+
+class RashomonLocalTheorem(
+    Theorem[RashomonSpec], name="rashomon-local", proof="docs/theory/rashomon.md, section 6"
+):
+    """K draws of the sharp threshold, each with the profile of `LocalRange`, plus the sampler's error.
+
+    Strong convexity keeps most draws near the minimisers of both neighbours, where the objectives differ little.
+
+    Examples
+    --------
+    >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=1.25, strong_convexity=1.0, diameter=2.0,
+    ...                       dimension=20)
+    >>> spec = RashomonSpec(n_models=1, threshold=1e-3, inverse_temperature=3.1e5, tolerance=1e-6, max_excess=4.0)
+    >>> RashomonLocalTheorem().certify(constants, spec).epsilon(1e-6) < 1 < 41 < 3.1e5 * 2 / 30_000 * 2
+    True
+    """
+
+    reference = "after Ganesh, Thakurta and Upadhyay (2023), section 2.1, whose open question it answers"
+
+    def derive_guarantee(self, constants: Constants, spec: RashomonSpec) -> Guarantee:
+        if spec.grid:
+            raise self.refuse("the draws are on a grid, which is not convex", "Use rashomon-draws there.")
+        check_minimizer_conditions(self, constants, spec.tolerance)
+        if constants.dimension is None:
+            raise self.refuse("the dimension is not known", "State it in the constants.")
+        if spec.ramp > 0:
+            raise self.refuse("the threshold has a ramp", "Use ramp=0.")
+        if not spec.threshold > 0:
+            raise self.refuse("the threshold is 0", "State psi > 0.")
+        profile = local_range(constants, spec).profile()
+        error, count = sampler_error(constants, spec), spec.n_models
+        tier_assumption = "sampler tier exact: every draw has exactly the target law"
+        if spec.tier == "pure":
+            if not error < 1:
+                raise self.refuse("the proximal chain is too short for its certificate", "Raise n_steps.")
+            # a density within a factor 1 +- z of the law's: delta(eps) <= (1 + z) delta(eps - log((1+z)/(1-z)))
+            cost = sup_norm_cost(error)
+            profile = replace(
+                profile,
+                epsilons=tuple((value + cost) * (1 + 1e-15) for value in profile.epsilons),
+                deltas=tuple(min(1.0, value * (1 + error) * (1 + 1e-12)) for value in profile.deltas),
+            )
+            tier_assumption = (
+                f"sampler tier pure: each density is within a factor 1 +- {error:.3g} of the law's"
+            )
+        law = self.guarantee(constants, spec, (replace(profile, count=count),))
+        if spec.tier == "certified":
+            with np.errstate(over="ignore"):
+                law = transfer_total_variation(law, min(count * error, 1.0), spec.target_epsilon)
+            tier_assumption = (
+                f"sampler tier certified: each draw is within total variation {error:.3g} of the law"
+            )
+        return replace(
+            law,
+            theorem=self.name,
+            reference=self.reference,
+            conditions=(SOLVER_CONVERGES,),
+            assumptions=(
+                *constants.assumptions,
+                tier_assumption,
+                NO_DIAGNOSTICS_ASSUMPTION,
+                EXACT_ARITHMETIC_ASSUMPTION,
+                PUBLIC_PARAMETERS_ASSUMPTION,
+            ),
+            at_delta=None,
+        )
+
+
+class RashomonChainsTheorem(
+    Theorem[RashomonChainSpec], name="rashomon-chains", proof="docs/theory/rashomon.md, section 4"
+):
+    """K chains with the gradient of the score: Gaussian composition over steps, or the convex last-iterate bound.
+
+    Composition covers every point of every chain, so whole trajectories may be released under it.
+
+    Sensitivity of the gradient: Delta + L_F (oscillation + e) / tau for a ramp; for the sharp threshold max{Delta,
+    min(L_F, Delta + sqrt(2 M (psi + e)))}, which needs interior minimisers.
+    """
+
+    reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3, corrected; Bok, Su and Altschuler (2024)"
+
+    def derive_guarantee(self, constants: Constants, spec: RashomonChainSpec) -> Guarantee:
+        check_minimizer_conditions(self, constants, spec.tolerance)
+        beta, eta, steps = spec.inverse_temperature, spec.step_size, spec.n_steps
+        score = score_constants(constants, spec)
+        offers = [sgld_trajectory_guarantee(score, beta, eta, steps)]
+        if spec.ramp > 0 and spec.release == "last-iterate":
+            # any number of steps up to n_steps: the bound at the most steps covers the public stopping time
+            with contextlib.suppress(AssumptionFailed):
+                offers.append(sgld_last_iterate_guarantee(score, beta, eta, steps))
+        best = min(offers, key=lambda g: g.mu or 0.0)
+        return replace(
+            spec.n_models * best,
+            release=spec.release,
+            theorem=self.name,
+            reference=self.reference,
+            conditions=(SOLVER_CONVERGES,),
+            assumptions=(*constants.assumptions, NO_DIAGNOSTICS_ASSUMPTION, *COMMON_ASSUMPTIONS),
+        )
+
+
+def score_constants(constants: Constants, spec: RashomonChainSpec) -> Constants:
+    """Return the constants of the score h(F - F*) whose gradient the chains follow, after checking its hypotheses."""
+    error = minimum_error(constants, spec.tolerance)
+    theorem, full = RashomonChainsTheorem(), spec.full_lipschitz
+    half = constants.diameter / 2  # some point of the set is at least this far from 0
+    least = constants.lipschitz + constants.strong_convexity * half
+    if not full >= least * (1 - 1e-9):
+        raise theorem.refuse(
+            f"full_lipschitz = {full:g} is below lipschitz + ridge * diameter / 2 = {least:g}",
+            "State that of the whole objective, ridge included (problem.problem.full_lipschitz).",
+        )
+    if spec.interior_minimizers and constants.strong_convexity * half < constants.lipschitz * (1 - 1e-9):
+        raise theorem.refuse(
+            "interior_minimizers=True, but the set is too small to contain the ball of radius lipschitz / ridge",
+            "Raise the radius or alpha, or use route='pure'.",
+        )
+    if spec.ramp > 0:
+        sensitivity = ramp_sensitivity(constants, spec.ramp, full, error)
+        smoothness = constants.smoothness + full**2 / spec.ramp
+    else:
+        if not spec.interior_minimizers:
+            raise theorem.refuse(
+                "the trajectory route needs every data set's minimiser to be a zero of the gradient (radius at least "
+                "lipschitz / ridge around 0); at a minimiser on the boundary one record changes the drift by up to L_F",
+                "Raise the radius or alpha, or use route='pure', which needs no such hypothesis.",
+            )
+        sensitivity = threshold_sensitivity(constants, spec.threshold + error, full, True)
+        smoothness = math.inf
+    total = sensitivity * constants.n
+    return replace(
+        constants,
+        lipschitz=max(constants.lipschitz, total),
+        gradient_sensitivity=total,
+        smoothness=smoothness,
+        strong_convexity=0.0,
+        hessian_rank=None,
     )

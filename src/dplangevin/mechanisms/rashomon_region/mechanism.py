@@ -14,9 +14,8 @@ from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.data.dataset import Dataset
-from dplangevin.data.integer_grids import RowGrid, snap_point
-from dplangevin.data.integer_words import carry, to_integers
-from dplangevin.data.reader import RecordReader, read_records
+from dplangevin.data.integer_grids import RowGrid, carry, snap_point, to_integers
+from dplangevin.data.sources import RecordReader, read_records
 from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws, fingerprint_dataset
 from dplangevin.mechanisms.noisy_answers.curvature import unpack_symmetric
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums, to_whole_numbers

@@ -28,8 +28,7 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.data.integer_grids import RowGrid, piece_rows
-from dplangevin.data.integer_words import Words, WordSum
+from dplangevin.data.integer_grids import RowGrid, Words, WordSum, piece_rows
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_answers.curvature import pack_symmetric
 from dplangevin.problem import Loss, Problem

@@ -1,4 +1,12 @@
-"""Spec of sums of contributions of either sign: slack (a maximum over public points), gap, gradient, flip levels."""
+"""Spec of sums of contributions of either sign (slack, gap, gradient, flip levels), and their privacy.
+
+Proof. Each total changes by at most D between neighbours: adding a record adds a contribution of at most unit in
+absolute value; replacing one removes a contribution and adds another, and contributions of either sign may differ by
+2 unit. A maximum of functions that each change by at most D changes by at most D, whatever their number. The points
+are functions of public values and of earlier releases, so the composition is adaptive. A vector changes by one
+contribution, or by the difference of two. The k-th smallest of functions that each change by at most D changes by at
+most D too, so m of them are a vector with sqrt(m) times the unit.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +14,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dplangevin import _check
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.plan import CertifiedSpec
-from dplangevin.accounting.theorem import Capabilities
+from dplangevin.accounting.theorem import (
+    ANSWER_ASSUMPTIONS,
+    Capabilities,
+    Theorem,
+    noise_assumptions,
+    round_up,
+)
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 
 CONTRIBUTION_STEP = 2.0**-20
@@ -53,3 +69,22 @@ class SlackSpec(AnswerSpec):
     def sizes(self) -> tuple[int, ...]:
         """All answers are in one array."""
         return (self.answers,)
+
+
+class SlackTheorem(Theorem[SlackSpec], name="noisy slack", proof="docs/theory/rashomon_region.md, section 1"):
+    """Gaussian DP with mu = sensitivity / scale.
+
+    Examples
+    --------
+    >>> slack = SlackSpec(unit=1.0, scale=4.0, adjacency="replace-one")
+    >>> round(SlackTheorem().certify(None, slack).mu, 6)  # a contribution of -1 may become one of +1
+    0.5
+    """
+
+    holds_for_rounded_noise = True
+    reference = "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
+
+    def derive_guarantee(self, constants: None, spec: SlackSpec) -> Guarantee:
+        part = Gaussian(mu=round_up(spec.sensitivity / spec.scale))
+        noise = noise_assumptions(ANSWER_ASSUMPTIONS, secure=spec.secure)
+        return self.guarantee_of_answers(spec, part, (*spec.assumptions, *noise))

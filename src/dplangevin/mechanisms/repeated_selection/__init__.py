@@ -5,5 +5,5 @@ from __future__ import annotations
 from dplangevin.accounting.registry import MechanismEntry
 
 MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
-    MechanismEntry.from_stem("RepeatedSelection", lower_bound="theorem"),
+    MechanismEntry.from_stem("RepeatedSelection", lower_bound="spec"),
 )

@@ -8,8 +8,7 @@ from dplangevin._arrays import Floats
 from dplangevin._progress import iterate_with_progress
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.exact_sums import ExactSums
-from dplangevin.data.integer_grids import RowGrid
-from dplangevin.data.integer_words import Dyadic, to_integers
+from dplangevin.data.integer_grids import Dyadic, RowGrid, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,

@@ -11,6 +11,6 @@ MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
         "UnderdampedLangevin",
         options=("underdamped",),
         calibration_target=CalibrationTarget("inverse_temperature", increases_privacy=False),
-        lower_bound="theorem",
+        lower_bound="spec",
     ),
 )

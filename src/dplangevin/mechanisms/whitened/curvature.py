@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_records import bound_lengths, limit_rows
-from dplangevin.data.integer_grids import INWARD, IntegerTransform, piece_rows, snap_point
-from dplangevin.data.integer_words import WordSum, carry, to_integers
+from dplangevin.data.integer_grids import (
+    INWARD,
+    IntegerTransform,
+    WordSum,
+    carry,
+    piece_rows,
+    snap_point,
+    to_integers,
+)
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise

@@ -17,8 +17,7 @@ from scipy.special import expit
 
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_sums import ExactSums
-from dplangevin.data.integer_grids import IntegerTransform
-from dplangevin.data.integer_words import to_integers
+from dplangevin.data.integer_grids import IntegerTransform, to_integers
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
     count_scale,

@@ -16,11 +16,10 @@ from dplangevin.mechanisms.perturbation.planning import (
     explain_solver,
     min_ridge,
 )
-from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation
+from dplangevin.mechanisms.perturbation.spec import calibrate_objective_perturbation
 from dplangevin.mechanisms.whitened_objective.mechanism import predict_excess
-from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
-from dplangevin.mechanisms.whitened_objective.theorem import whitened_constants
-from dplangevin.planner import risk, rules
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec, whitened_constants
+from dplangevin.planner import fit_plan as risk, rules
 from dplangevin.planner.fit_plan import FitPlan
 from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
 from dplangevin.planner.rules import PureMomentBudget

@@ -1,15 +1,22 @@
-"""The spec of whitened objective perturbation."""
+"""The spec of whitened objective perturbation, and its privacy: a pure second moment, then a pure minimiser."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from dplangevin import _check
-from dplangevin.accounting.theorem import Capabilities, Spec
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Pure
+from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
+from dplangevin.mechanisms.perturbation.spec import (
+    ObjectivePerturbationSpec,
+    ObjectivePerturbationTheorem,
+    minimizer_assumptions,
+)
+from dplangevin.problem.constants import Constants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +88,77 @@ class WhitenedObjectiveSpec(Spec):
             coef_bound=self.coef_bound,
             secure=self.secure,
         )
+
+
+class WhitenedObjectiveTheorem(
+    Theorem[WhitenedObjectiveSpec],
+    name="whitened-objective-perturbation",
+    proof="docs/theory/converging_fits.md, section 6",
+):
+    """Pure composition: s / (n moment_density_scale) for the moment, plus the cost of objective perturbation.
+
+    Counts of the classes, if the spec asks for them: a record adds its weight to one class, so the vector of means of
+    weight x indicator moves by at most weight_bound / n (add-remove), a replaced record by sqrt(2) weight_bound / n, in
+    the Euclidean norm, and the log density of the noise is Lipschitz in it with 1 / count_density_scale. Given the
+    counts the center of the ridge is fixed, and losses at center + q have the same constants.
+
+    Moment: the log density of the noise is Lipschitz in the nuclear norm with the constant 1 / moment_density_scale.
+    A row of norm at most 1 moves the mean by |x x'|_* / n <= 1 / n (add-remove), a replaced one by
+    |x x' - y y'|_* / n <= 2 / n.
+
+    Minimiser: given the moment, T is fixed, and a record's loss in q has the gradient weight w r T' x, of norm at
+    most weight_bound slope_bound row_norm, and a Hessian of norm at most weight_bound curvature_bound row_norm^2: the
+    weights keep w |T' x|^2 <= row_norm^2. So the theorem of objective perturbation holds with the lipschitz and
+    data_smoothness of the problem, and with the ridge that the spec puts on q.
+
+    A second count, with recount_density_scale, takes the place of the minimiser where the counts and the moment decide
+    so. It costs at most what the minimiser does.
+
+    An exact run makes the same releases from whole rows, limits and counts, each rounded to a public grid: the weights
+    are m / M with m |T' x|^2 <= M row_norm^2, checked in whole numbers (docs/theory/exact_sums.md, section 11).
+
+    Composition: pure costs add up; the scales are public. T and theta = T q are post-processing.
+    """
+
+    holds_for_rounded_noise = True
+    secure_holds_beyond_n = True
+    reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, after a pure second moment; proved here"
+    holds_beyond_n = "both releases are about sums over records, with a public divisor and a public ridge"
+
+    def derive_guarantee(self, constants: Constants, spec: WhitenedObjectiveSpec) -> Guarantee:
+        self.row_norm(constants)
+        if constants.strong_convexity > 0 or math.isfinite(constants.diameter):
+            raise self.refuse(
+                "whitened coordinates would change a ridge or a radius of the problem",
+                "Leave alpha and radius out, or perturb the objective without whitening.",
+            )
+        n_changed_records = 2.0 if constants.adjacency == "replace-one" else 1.0
+        moment = round_up(n_changed_records / (constants.n * spec.moment_density_scale))
+        second = ObjectivePerturbationTheorem().certify(
+            whitened_constants(constants, spec.ridge), spec.objective_spec
+        )
+        parts = (Pure(value=moment), *second.parts)
+        if spec.count_density_scale is not None:
+            changed = (math.sqrt(2) if n_changed_records == 2 else 1.0) * constants.weight_bound / constants.n
+            parts = (Pure(value=round_up(changed / spec.count_density_scale)), *parts)
+            recount = spec.recount_density_scale
+            if recount is not None and not round_up(changed / recount) <= second.epsilon(0.0):
+                raise self.refuse(
+                    "the second count of the classes costs more than the minimiser it takes the place of",
+                    "Raise recount_density_scale.",
+                )
+        return self.guarantee(
+            constants,
+            spec,
+            parts,
+            (
+                "the second moment is of rows alone: neither labels nor sample weights enter it",
+                *minimizer_assumptions(spec.objective_spec),
+            ),
+            conditions=second.conditions,
+        )
+
+
+def whitened_constants(constants: Constants, ridge: float) -> Constants:
+    """Return the constants of the objective in q."""
+    return replace(constants, smoothness=constants.data_smoothness + ridge, strong_convexity=ridge)

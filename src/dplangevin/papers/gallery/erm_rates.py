@@ -13,10 +13,10 @@ from dplangevin._arrays import Floats
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.mechanisms.exponential.stages import plan_stages
 from dplangevin.papers.gallery import _draw
-from dplangevin.papers.gallery._rates import RateRow, slopes_figure
+from dplangevin.papers.gallery._draw import RateRow, slopes_figure
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.risk import langevin_strongly_convex_excess
-from dplangevin.sampling.truncated import sample_gamma_below, sample_unit_directions
+from dplangevin.sampling.log_concave import sample_gamma_below, sample_unit_directions
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes"
 DELTA, RADIUS, FAIL = 1e-6, 0.5, 1e-6

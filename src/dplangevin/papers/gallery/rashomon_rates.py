@@ -12,7 +12,7 @@ from scipy.special import gammaincc, gammaln
 from dplangevin.accounting.conversions import zcdp_delta
 from dplangevin.mechanisms.exponential.law_guarantees import log_sobolev_constant, threshold_sensitivity
 from dplangevin.papers.gallery import _draw
-from dplangevin.papers.gallery._rates import RateRow, slopes_figure
+from dplangevin.papers.gallery._draw import RateRow, slopes_figure
 from dplangevin.papers.gallery.erm_rates import DELTA, RADIUS
 from dplangevin.papers.gallery.sco_rates import sampling_error
 from dplangevin.problem.constants import Constants

@@ -10,7 +10,7 @@ from scipy.special import gammainc, ndtri
 
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.papers.gallery import _draw
-from dplangevin.papers.gallery._rates import RateRow, slopes_figure
+from dplangevin.papers.gallery._draw import RateRow, slopes_figure
 from dplangevin.papers.gallery.erm_rates import (
     DELTA,
     RADIUS,

@@ -1,6 +1,6 @@
 """Losses of a linear score, each with bounds on its slope and curvature, and losses of whole records."""
 
-from dplangevin.problem.losses.base import Loss
+from dplangevin.problem.losses.base import Loss, ModelDefaults
 from dplangevin.problem.losses.classification import (
     Logistic,
     MulticlassHinge,
@@ -9,7 +9,6 @@ from dplangevin.problem.losses.classification import (
     Softmax,
 )
 from dplangevin.problem.losses.clipped import Clipped
-from dplangevin.problem.losses.model_defaults import ModelDefaults
 from dplangevin.problem.losses.record import Bump, RadialHuber, RecordLoss
 from dplangevin.problem.losses.regression import Huber, Mean, Poisson, SmoothedPinball, Squared
 

@@ -14,12 +14,13 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses.base import (
     FloatArray,
     Loss,
+    ModelDefaults,
+    ModelOptions,
     MulticlassLoss,
     SlopeFormula,
     cornered_majorant,
     score_or_infinity,
 )
-from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
 
 
 @final

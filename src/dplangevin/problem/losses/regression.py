@@ -12,11 +12,12 @@ from dplangevin import _check
 from dplangevin.problem.losses.base import (
     FloatArray,
     Loss,
+    ModelDefaults,
+    ModelOptions,
     SlopeFormula,
     cornered_majorant,
     score_or_infinity,
 )
-from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
 
 SQUARED_INTERVAL_CLIP = 0.5  # residuals are clipped at a quarter of the target's range
 

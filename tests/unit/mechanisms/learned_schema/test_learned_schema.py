@@ -27,10 +27,10 @@ from dplangevin.mechanisms.learned_schema.cells import (
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
 from dplangevin.mechanisms.learned_schema.spec import (
     LearnedSchemaSpec,
+    LearnedSchemaTheorem,
     calibrate_learned_schema,
     count_noise_std,
 )
-from dplangevin.mechanisms.learned_schema.theorem import LearnedSchemaTheorem
 from dplangevin.tables import as_table
 
 EPSILONS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)

@@ -18,8 +18,8 @@ from dplangevin.mechanisms.moments.mechanism import (
     sample_symmetric_noise,
     second_moments,
 )
-from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
-from dplangevin.mechanisms.moments.theorem import (
+from dplangevin.mechanisms.moments.spec import (
+    SufficientStatisticsSpec,
     SufficientStatisticsTheorem,
     calibrate_sufficient_statistics,
 )

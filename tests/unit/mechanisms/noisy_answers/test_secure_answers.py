@@ -23,16 +23,18 @@ from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.ledger import Ledger
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
-from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
-from dplangevin.mechanisms.mirror_descent.theorem import calibrate_mirror_noise
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, calibrate_mirror_noise
 from dplangevin.mechanisms.moments.mechanism import (
     integer_limits,
     integer_units,
     release_secure_moments,
     round_records,
 )
-from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
-from dplangevin.mechanisms.moments.theorem import SufficientStatisticsTheorem, joint_sensitivity
+from dplangevin.mechanisms.moments.spec import (
+    SufficientStatisticsSpec,
+    SufficientStatisticsTheorem,
+    joint_sensitivity,
+)
 from dplangevin.mechanisms.noisy_answers.mechanism import permute_and_flip, to_whole_numbers
 from dplangevin.mechanisms.noisy_answers.noisy_counts import (
     GeneralizedGaussianMechanism,
@@ -46,7 +48,7 @@ from dplangevin.mechanisms.noisy_answers.spec import (
     SumGroup,
 )
 from dplangevin.mechanisms.noisy_answers.theorem import NoisyMaxTheorem, NoisySumsTheorem, WorstShift
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
     OutputPerturbationTheorem,
     calibrate_output_perturbation,
 )

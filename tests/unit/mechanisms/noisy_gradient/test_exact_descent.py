@@ -29,7 +29,7 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.planner.fit_plan import plan_fit, plan_request
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Softmax, Squared
-from dplangevin.sampling.exact_batches import sample_poisson_batch, sample_subset
+from dplangevin.sampling.exact_noise import sample_poisson_batch, sample_subset
 
 
 def _problem(**changes: Any) -> Problem:

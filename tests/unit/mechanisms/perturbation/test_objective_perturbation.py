@@ -18,10 +18,11 @@ from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParame
 from dplangevin.mechanisms.minimizer_tolerance import default_tolerance
 from dplangevin.mechanisms.newton import TiltedObjective, hessian_sum, minimize_certified
 from dplangevin.mechanisms.perturbation.mechanism import ObjectivePerturbation
-from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, OutputPerturbationSpec
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
     GaussianObjectivePerturbation,
+    ObjectivePerturbationSpec,
     ObjectivePerturbationTheorem,
+    OutputPerturbationSpec,
     calibrate_objective_perturbation,
 )
 from dplangevin.planner.fit_plan import plan_fit

@@ -18,8 +18,8 @@ from dplangevin.mechanisms import newton
 from dplangevin.mechanisms.minimizer_tolerance import default_tolerance
 from dplangevin.mechanisms.newton import TiltedObjective, hessian_sum, minimize_certified
 from dplangevin.mechanisms.perturbation.mechanism import OutputPerturbation
-from dplangevin.mechanisms.perturbation.spec import OutputPerturbationSpec
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
+    OutputPerturbationSpec,
     OutputPerturbationTheorem,
     calibrate_output_perturbation,
     minimizer_sensitivity,

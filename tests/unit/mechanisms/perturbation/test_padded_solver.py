@@ -13,7 +13,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.mechanism import run_plan
-from dplangevin.mechanisms.perturbation.theorem import (
+from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
 )

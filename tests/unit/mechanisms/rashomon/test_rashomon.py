@@ -24,7 +24,7 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon import mechanism
 from dplangevin.mechanisms.rashomon.calibrate import budget_per_draw, chain_score_mean, law_hit_probability
 from dplangevin.mechanisms.rashomon.planning import choose_ridge, compare_ridges
-from dplangevin.mechanisms.rashomon.theorem import minimum_error, start_log_ratio
+from dplangevin.mechanisms.rashomon.spec import minimum_error, start_log_ratio
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared, WholeSpace
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import has_interior_minimizers, max_excess

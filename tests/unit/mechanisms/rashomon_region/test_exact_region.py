@@ -13,8 +13,7 @@ from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.audit import replay
 from dplangevin.audit.replay import ReplayResult
 from dplangevin.data import ArrayDataset
-from dplangevin.data.integer_grids import RowGrid, snap_point
-from dplangevin.data.integer_words import to_integers
+from dplangevin.data.integer_grids import RowGrid, snap_point, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.rashomon_region import mechanism
 from dplangevin.mechanisms.rashomon_region.objective import (

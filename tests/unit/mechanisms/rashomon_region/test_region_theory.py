@@ -26,8 +26,7 @@ from dplangevin.mechanisms.rashomon_region.planning import (
     noise_eigenvalue_bound,
     plan_region,
 )
-from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
-from dplangevin.mechanisms.rashomon_region.theorem import SlackTheorem
+from dplangevin.mechanisms.rashomon_region.spec import SlackSpec, SlackTheorem
 from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import (
     Clipped,

@@ -12,7 +12,7 @@ from dplangevin import plan_fit
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mechanism import run_plan
-from dplangevin.mechanisms.noisy_gradient.gate import compute_gate
+from dplangevin.mechanisms.noisy_gradient.mechanism import compute_gate
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.whitened.spec import equal_noise_path, window_response
 

@@ -12,8 +12,7 @@ import pytest
 from dplangevin import plan_fit
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.data.integer_grids import RowGrid
-from dplangevin.data.integer_words import to_integers
+from dplangevin.data.integer_grids import RowGrid, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened import one_step

@@ -23,8 +23,7 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
-from dplangevin.mechanisms.whitened.spec import WhitenedSpec
-from dplangevin.mechanisms.whitened.theorem import WhitenedComposition
+from dplangevin.mechanisms.whitened.spec import WhitenedComposition, WhitenedSpec
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Softmax, Squared
 from dplangevin.sampling import exact_sum_noise
 

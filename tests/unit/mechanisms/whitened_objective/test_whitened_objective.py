@@ -18,7 +18,7 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.exact_gradient import public_row_grid
 from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.newton import TiltedObjective
-from dplangevin.mechanisms.perturbation.theorem import ObjectivePerturbationTheorem
+from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationTheorem
 from dplangevin.mechanisms.whitened.whitening import second_moment_sum
 from dplangevin.mechanisms.whitened_objective import mechanism as rows_module, mechanism as running
 from dplangevin.mechanisms.whitened_objective.mechanism import (
@@ -30,8 +30,11 @@ from dplangevin.mechanisms.whitened_objective.mechanism import (
     whiten_and_weight,
     whitening_basis,
 )
-from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
-from dplangevin.mechanisms.whitened_objective.theorem import WhitenedObjectiveTheorem, whitened_constants
+from dplangevin.mechanisms.whitened_objective.spec import (
+    WhitenedObjectiveSpec,
+    WhitenedObjectiveTheorem,
+    whitened_constants,
+)
 from dplangevin.planner.request import Request
 from dplangevin.planner.rules import PURE_EDGE_FACTOR, PureMomentBudget
 from dplangevin.problem import Ball, Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
