@@ -8,7 +8,7 @@ ratio in the wrong direction. Samplers are exact or certified for ANY anchor, so
 Informational only: step counts run to 1e7 and beyond, and for underdamped Langevin only the discretisation error is
 proved (no rate of the continuous process is known in Renyi divergence). No guarantee is derived from these numbers.
 Everything is for V normalised to be 1-strongly convex and M-smooth with its minimum at 0 (see
-uncertified_chains.normalize_potential).
+langevin.normalize_potential).
 
 Reference: Ganesh (2022, thesis), theorems 42 and 49, with the corrected Girsanov argument of
 docs/theory/langevin_and_gibbs.md.
