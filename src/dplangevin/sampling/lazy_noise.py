@@ -56,7 +56,8 @@ class LazyNormals:
         self._digits: dict[int, tuple[int, int]] = {}
         rest = np.arange(size)
         while len(rest):
-            self._digits.clear()  # those of places that were not accepted
+            for i in rest:  # an accepted place keeps its digits: they took part in the decision
+                self._digits.pop(int(i), None)
             self._words[rest] = sample_words(len(rest), source)
             rest = rest[[not each for each in self._accept(rest)]]
 

@@ -138,3 +138,20 @@ def test_wishart_entries_in_doubles_are_those_in_integers(monkeypatch: pytest.Mo
 
 
 BLUNT = LazyNormals.doubles
+
+
+def test_digits_on_which_an_acceptance_rested_are_kept() -> None:
+    """A place that is accepted keeps every digit that was revealed for it, while others are drawn again."""
+    accepted: dict[int, int] = {}
+
+    class Watched(LazyNormals):
+        def _accept(self, index: np.ndarray) -> list[bool]:  # type: ignore[type-arg]
+            digits = [self._reveal_digits(int(i), 256)[0] for i in index]
+            decisions = [bool(accepted) or i % 2 == 0 for i in index]
+            accepted.update({int(i): d for i, d, yes in zip(index, digits, decisions, strict=True) if yes})
+            return decisions
+
+    numbers = Watched(8, np.random.default_rng(5).bytes)
+    assert len(accepted) == 8
+    for i, digits in accepted.items():
+        assert numbers._reveal_digits(i, 256)[0] == digits
