@@ -9,7 +9,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "dplangevin"
-_SKIPPED = {".git", ".venv", ".peers", "__pycache__", "build", "dist", "node_modules", "site", ".hypothesis"}
+_SKIPPED = {
+    ".git",
+    ".venv",
+    ".peers",
+    "__pycache__",
+    "build",
+    "dist",
+    "node_modules",
+    "site",
+    ".hypothesis",
+    ".coverage",
+}
 _TEXT = {".py", ".md", ".toml", ".txt", ".json", ".svg", ".yml", ".yaml", ".cfg", ".html", ""}
 
 
