@@ -6,7 +6,6 @@ Every loader is built on this. Only numbers, strings, lists and mappings come ou
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -15,8 +14,6 @@ from typing import Any
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 
-CONTROL_CHARACTERS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Translation table for `str.translate` that blanks the characters a terminal or a page would interpret."""
 _MAX_DEPTH = 32
 _MAX_DIGITS = 50  # the state of a NumPy generator has 39
 _MAX_LIST_LENGTH = 1_000_000
@@ -225,19 +222,6 @@ def list_reader(read: ValueReader, *, min_length: int = 0) -> ValueReader:
 def optional_reader(read: ValueReader) -> ValueReader:
     """Return a reader that also accepts None."""
     return lambda where, value: None if value is None else read(where, value)
-
-
-def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, so that it makes no HTML, links, code or table cells.
-
-    Backslashes are doubled first: one before a bracket would undo the bracket's own escape.
-    """
-    text = " ".join(
-        html.escape(text.translate(CONTROL_CHARACTERS)).replace("&#x27;", "'").replace("&quot;", '"').split()
-    )
-    for character in "\\|[]`*":
-        text = text.replace(character, "\\" + character)
-    return text
 
 
 def _iterate_children(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dplangevin import _check, _files, _plain
-from dplangevin._notebook import render_pairs
+from dplangevin._templates import render_pairs
 from dplangevin._version import __version__
 from dplangevin.accounting.certificate import certificate_to_plain, value_to_plain
 from dplangevin.accounting.guarantee import Guarantee
