@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dplangevin import _files
+from dplangevin._plain import replace_infinities
 from dplangevin._templates import render_template
 from dplangevin.errors import InvalidParameter
 from dplangevin.report.answer import format_number
@@ -180,19 +181,3 @@ def check_report_path(path: str | Path) -> Path:
     if not target.absolute().parent.is_dir():
         raise InvalidParameter(f"the directory of {str(path)!r} does not exist; create it first.")
     return target
-
-
-def replace_infinities(value: Any) -> Any:
-    """Return plain data with infinities as None beside `<name>_infinite: True`, and NaN as None."""
-    if isinstance(value, dict):
-        clean: dict[str, Any] = {}
-        for name, item in value.items():
-            clean[str(name)] = replace_infinities(item)
-            if isinstance(item, float) and math.isinf(item):
-                clean[f"{name}_infinite"] = True
-        return clean
-    if isinstance(value, (list, tuple)):
-        return [replace_infinities(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
