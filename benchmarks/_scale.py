@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data import ArrayDataset, _kernels
+from dplangevin.data import ArrayDataset, kernels
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Loss, Problem, Squared
 
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ def records(n: int, p: int, dtype: Any = np.float64) -> tuple[NDArray[Any], Floa
 
 def gradient(data: ArrayDataset, loss: Loss, theta: Floats, kernel: str) -> Callable[[], Floats]:
     """Return a function that makes one pass with the kernel of this name."""
-    chosen = _kernels.choose_kernel(loss, 0, kernel)
+    chosen = kernels.choose_kernel(loss, 0, kernel)
     return lambda: data._gradient(chosen, theta, None)[0]
 
 

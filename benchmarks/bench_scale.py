@@ -214,10 +214,10 @@ _TABLES = (
 )  # scikit-learn imports these where they are installed; they come with other extras
 _SKLEARN = "import time; begin = time.process_time(); import sklearn.base; print(time.process_time() - begin)"
 _COMPILED = """
-import time, numpy as np; import dplangevin.data._kernels as k; from dplangevin.problem import Logistic
+import time, numpy as np; import dplangevin.data.kernels as k; from dplangevin.problem import Logistic
 import dplangevin.data.dataset, dplangevin.estimators
 start = time.process_time(); import numba; imported = time.process_time()
-from dplangevin.data._kernels import Block
+from dplangevin.data.kernels import Block
 b = Block(np.ones((100, 5)), np.ones(100), None)
 k.choose_kernel(Logistic(), 0, "numba").gradient(b, np.ones((5, 1)), True)
 print(imported - start, time.process_time() - imported)

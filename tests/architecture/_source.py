@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "dplangevin"
-_SKIPPED = {".git", ".venv", ".peers", "__pycache__", "build", "dist", "node_modules", "site"}
+_SKIPPED = {".git", ".venv", ".peers", "__pycache__", "build", "dist", "node_modules", "site", ".hypothesis"}
 _TEXT = {".py", ".md", ".toml", ".txt", ".json", ".svg", ".yml", ".yaml", ".cfg", ".html", ""}
 
 
@@ -22,15 +23,16 @@ def python_files() -> list[Path]:
     return [path for path in text_files() if path.suffix == ".py"]
 
 
+@cache
 def text_files() -> list[Path]:
-    """Every text file a clone would hold (caches and environments left out)."""
+    """Every text file a clone would hold; caches and environments are not entered."""
     found = []
-    for path in sorted(ROOT.rglob("*")):
-        parts = path.relative_to(ROOT).parts
-        hidden = any(part in _SKIPPED or part.endswith(("_cache", ".egg-info")) for part in parts)
-        if not hidden and ".hypothesis" not in parts and path.is_file() and path.suffix in _TEXT:
-            found.append(path)
-    return found
+    for folder, inner, files in os.walk(ROOT):
+        inner[:] = [
+            each for each in inner if each not in _SKIPPED and not each.endswith(("_cache", ".egg-info"))
+        ]
+        found += [Path(folder, file) for file in files if Path(file).suffix in _TEXT and file not in _SKIPPED]
+    return sorted(found)
 
 
 @cache

@@ -150,13 +150,9 @@ def test_only_the_registry_calls_upwards_by_name() -> None:
     }
 
 
-def test_no_package_imports_private_modules_of_the_estimators() -> None:
-    guilty = {
-        inside(path): found
-        for path in modules()
-        if (found := {each for each in private_imports(tree(path), inside(path)) if ".estimators._" in each})
-    }
-    assert not guilty
+def test_what_begins_with_an_underscore_is_imported_in_its_own_package_only() -> None:
+    found = {inside(path): private_imports(tree(path), inside(path)) for path in modules()}
+    assert not {where: names for where, names in found.items() if names}
 
 
 def test_the_detectors_detect() -> None:

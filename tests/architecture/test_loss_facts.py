@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 from architecture._source import SOURCE, modules, tree
+from dplangevin.planner import MODELS
 from dplangevin.problem import losses
 
 KINDS = {
@@ -15,7 +16,7 @@ KINDS = {
         "RecordLoss",
     ): "nothing but the clip is believed of a user's loss of whole records",
     ("mechanisms/exact_gradient.py", "RecordLoss"): "sums of whole records are not exact",
-    ("data/_kernels.py", "RecordLoss"): "records are summed one by one instead of as scores",
+    ("data/kernels.py", "RecordLoss"): "records are summed one by one instead of as scores",
     ("data/slope_enclosures.py", "Softmax"): "the only slope of several scores whose error is proved",
     ("mechanisms/rashomon/mechanism.py", "RecordLoss"): "draws without scores need a public grid",
     ("data/dataset.py", "RecordLoss"): "values of whole records instead of values of scores",
@@ -70,6 +71,39 @@ def test_no_package_asks_for_the_class_of_a_loss() -> None:
     assert where == set(KINDS)
 
 
+def compared_models(syntax: ast.Module) -> set[str]:
+    """The texts with which a module compares the model of an estimator or of a request."""
+    return {
+        text.value
+        for node in ast.walk(syntax)
+        if isinstance(node, ast.Compare) and _names_a_model(node.left)
+        for against in node.comparators
+        for text in ast.walk(against)
+        if isinstance(text, ast.Constant) and text.value in MODELS
+    }
+
+
+def _names_a_model(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):  # getattr(estimator, "_model", "")
+        return any(isinstance(each, ast.Constant) and each.value in ("model", "_model") for each in node.args)
+    return _name(node) in ("model", "_model")
+
+
+def test_no_package_below_the_pages_and_commands_asks_for_the_name_of_a_model() -> None:
+    found = {path: compared_models(tree(path)) for path in modules()}
+    assert not {
+        path
+        for path, names in found.items()
+        if names and path.relative_to(SOURCE).parts[0] not in ("ui", "cli")
+    }
+
+
 def test_the_search_sees_what_it_looks_for() -> None:
+    for text in (
+        "type(x)._model == 'ridge'",
+        "request.model in ('ridge',)",
+        "getattr(x, '_model', '') == 'ridge'",
+    ):
+        assert compared_models(ast.parse(text)) == {"ridge"}
     for text in ("isinstance(x, Huber | Squared)", "isinstance(x, (problem.Huber,))", "type(x) is not Huber"):
         assert "Huber" in asked_classes(ast.parse(text))

@@ -120,7 +120,7 @@ def _show_all(path: Path, folder: Path) -> None:
             use()
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(MANY // 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(MANY // 20, marks=pytest.mark.slow)])
 def test_what_loads_can_be_shown(count: int, tmp_path: Path) -> None:
     """The fault: at_delta = 1e-320 and max_rows_per_person = "x" loaded, and their reports raised raw errors."""
     plains, path, rng = cases.models(tmp_path), tmp_path / "changed.json", np.random.default_rng(3)

@@ -221,7 +221,12 @@ def _cpu_flags() -> str | None:
     return hashlib.sha256(" ".join(sorted(flags.partition(":")[2].split())).encode()).hexdigest()
 
 
+def machine_name() -> str:
+    """A name of this machine's rounding: a hash of its fingerprint."""
+    return hashlib.sha256(json.dumps(fingerprint(), sort_keys=True).encode()).hexdigest()[:12]
+
+
 def load() -> dict[str, Any]:
-    """The frozen file: a fingerprint, and values by the name of their case."""
+    """The frozen file: values by the name of their case, the machine that froze each, and those machines."""
     content: dict[str, Any] = json.loads((HERE / "golden.json").read_text(encoding="utf-8"))
     return content

@@ -16,11 +16,11 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import Plan
 from dplangevin.audit.canaries import Canary, Records
 from dplangevin.audit.claim import AuditResult, as_guarantee, trade_off_curve
-from dplangevin.audit.many_run import _mu_bound, allowed_points, check_audit_delta
+from dplangevin.audit.many_run import allowed_points, check_audit_delta, mu_bound
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.walk_laws import _half_line_tests, compute_walk_law
+from dplangevin.mechanisms.noisy_gradient.walk_laws import compute_walk_law, half_line_tests
 
 LogDensity = Callable[[Floats], Floats]
 _NODES_PER_CELL = 4
@@ -135,7 +135,7 @@ def audit_known_tests(
 def _max_mu(size: Floats, power: Floats) -> float:
     """Return the largest mu of the tests whose rates are well above the rounding slack."""
     is_clear = (size > 1e3 * _ROUNDING_SLACK) & (power < 1 - 1e3 * _ROUNDING_SLACK) & (power > size)
-    return float(np.max(_mu_bound(size[is_clear], power[is_clear]))) if is_clear.any() else -math.inf
+    return float(np.max(mu_bound(size[is_clear], power[is_clear]))) if is_clear.any() else -math.inf
 
 
 _TAIL_DEVIATIONS = 9.0
@@ -218,7 +218,7 @@ def _line_tests(plan: Plan, spec: NoisyGradientSpec, canary: Canary) -> tuple[Fl
     if math.isinf(width):
         width = 2 * float(_window_half_widths((steps[0], steps[1]), plan, noise, count)[0])
     first, second = (compute_walk_law([(1.0, step.apply_to_line)], noise, width, count) for step in steps)
-    powers, sizes = _half_line_tests(first, second)
+    powers, sizes = half_line_tests(first, second)
     return sizes, powers
 
 

@@ -56,8 +56,8 @@ def many_run_attack(
 
     size, power = best_test(lambda fpr, tpr: _epsilon_bound(fpr, tpr, delta))
     epsilon = max(0.0, float(_epsilon_bound(np.array(size), np.array(power), delta)))
-    size, power = best_test(_mu_bound)
-    mu = max(0.0, float(_mu_bound(np.array(size), np.array(power))))
+    size, power = best_test(mu_bound)
+    mu = max(0.0, float(mu_bound(np.array(size), np.array(power))))
     refuted = False
     if curve is not None:
         size, power = best_test(lambda fpr, tpr: _claim_margin(fpr, tpr, curve))
@@ -185,7 +185,7 @@ def _epsilon_bound(size: Floats, power: Floats, delta: float) -> Floats:
         return np.log(np.maximum(power - delta, 0.0)) - np.log(size)
 
 
-def _mu_bound(size: Floats, power: Floats) -> Floats:
+def mu_bound(size: Floats, power: Floats) -> Floats:
     is_proper = (power > 0) & (size < 1)
     power, size = np.where(is_proper, power, 0.5), np.where(is_proper, size, 0.5)
     return np.where(is_proper, ndtri(power) - ndtri(size), -np.inf)
@@ -193,7 +193,7 @@ def _mu_bound(size: Floats, power: Floats) -> Floats:
 
 def _claim_margin(size: Floats, power: Floats, curve: TradeOffCurve) -> Floats:
     """Return by how much a test exceeds the claim, in standard deviations of a normal score; never NaN."""
-    return _mu_bound(np.clip(curve.power(size), 0.0, 1.0), power)
+    return mu_bound(np.clip(curve.power(size), 0.0, 1.0), power)
 
 
 def _measured_points(first: Floats, second: Floats) -> tuple[tuple[float, float], ...]:

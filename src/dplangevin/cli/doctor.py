@@ -100,7 +100,7 @@ def _check_arithmetic() -> Diagnosis:
 
 
 def _check_kernels() -> Diagnosis:
-    from dplangevin.data._kernels import choose_kernel, thread_count
+    from dplangevin.data.kernels import choose_kernel, thread_count
     from dplangevin.problem import Logistic
 
     kernel = choose_kernel(Logistic(), 2**40)

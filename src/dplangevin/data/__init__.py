@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
-    from dplangevin.data._kernels import Block as Block
     from dplangevin.data.dask import DaskDataset as DaskDataset
     from dplangevin.data.dataset import ArrayDataset as ArrayDataset, Dataset as Dataset
+    from dplangevin.data.kernels import Block as Block
     from dplangevin.data.scratch import ScratchDataset as ScratchDataset
     from dplangevin.data.sources import (
         ArraySource as ArraySource,

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 TILE = 32
 NARROW_COLUMNS = 32  # with fewer columns, a row is too short to keep the processor busy by itself
-ROWS_PER_GROUP = 4096  # records per accumulator, see _kernels.ROWS_PER_GROUP
+ROWS_PER_GROUP = 4096  # records per accumulator, see kernels.ROWS_PER_GROUP
 _OPTIONS: dict[str, Any] = {
     "cache": True,
     "nogil": True,

@@ -11,9 +11,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data._kernels import Block, CompiledKernel, Kernel, choose_kernel
 from dplangevin.data.dataset import ArrayDataset, Dataset, check_shape
 from dplangevin.data.integer_grids import RowGrid
+from dplangevin.data.kernels import Block, CompiledKernel, Kernel, choose_kernel
 from dplangevin.data.sources import CHARGE_STANDS_MESSAGE, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Loss, Problem

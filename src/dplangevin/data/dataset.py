@@ -13,7 +13,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplangevin.data._kernels import (
+from dplangevin.data.integer_grids import RowGrid
+from dplangevin.data.kernels import (
     ROWS_PER_GROUP,
     Block as Block,
     Kernel,
@@ -24,7 +25,6 @@ from dplangevin.data._kernels import (
     repair_scores,
     thread_count,
 )
-from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem, RecordLoss
 from dplangevin.problem.bounds import as_array

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._progress import iterate_with_progress
-from dplangevin.data._kernels import ROWS_PER_GROUP
 from dplangevin.data.dataset import StoredDataset, check_shape
+from dplangevin.data.kernels import ROWS_PER_GROUP
 from dplangevin.data.sources import CHARGE_STANDS_MESSAGE, RecordBatch, RecordSource, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Problem

@@ -64,7 +64,7 @@ from dplangevin.mechanisms.mirror_descent.tuning import TUNING_METHODS
 from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.planner.fit_plan import FitPlan, plan_request
-from dplangevin.planner.request import Request, RiskObjective
+from dplangevin.planner.request import Request, RiskObjective, model_losses
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema.learned import LEARN, is_learnable
 from dplangevin.tables import Table, as_table
@@ -357,6 +357,11 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         if self.public_data is None:
             raise InvalidParameter("compare_public_methods needs public_data=(X_public, y_public).")
         return compare_public_methods(self, n_private)
+
+    @property
+    def _log_link(self) -> bool:
+        """Whether scores are logarithms of rates, as the loss says."""
+        return model_losses()[self._model].log_link
 
     def _max_class_weight(self) -> float:
         """Return the largest class weight; 1 where there are no classes."""

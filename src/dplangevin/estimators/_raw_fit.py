@@ -187,7 +187,7 @@ def _check_raw_options(model: DPLinearModel, schema_to_learn: LearnableSchema | 
         raise InvalidParameter("data_norm and schema are both given; the schema states its own row_norm.")
     if (
         schema_to_learn is not None
-        and getattr(model, "_model", "") == "poisson"
+        and getattr(model, "_log_link", False)
         and any(c is schema_to_learn.target for c in schema_to_learn.numbers)
     ):
         raise InvalidParameter(

@@ -124,7 +124,7 @@ def sklearn_classifier(model: Any, coefficients: Floats, intercept: Floats) -> A
 def sklearn_regressor(model: Any, coefficients: Floats, intercept: float) -> Any:
     """Return a fitted scikit-learn regressor with these coefficients."""
     last = LinearRegression()
-    if type(model)._model == "poisson":
+    if model._log_link:
         last = PoissonRegressor()
         last._base_loss, last.n_iter_ = last._get_loss(), 1  # where scikit-learn keeps the exponential link
     last.coef_, last.intercept_, last.n_features_in_ = coefficients, intercept, len(coefficients)

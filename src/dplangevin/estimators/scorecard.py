@@ -218,7 +218,7 @@ def build_scorecard(model: Any) -> Scorecard:
 
 def _link_of_model(model: Any, n_outputs: int) -> tuple[str, float]:
     if not is_classifier(model):
-        return ("exp" if type(model)._model == "poisson" else "identity"), 1.0
+        return ("exp" if model._log_link else "identity"), 1.0
     if not hasattr(model, "predict_proba"):
         return ("sign" if n_outputs == 1 else "argmax"), 1.0
     if n_outputs > 1:

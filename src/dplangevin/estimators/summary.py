@@ -290,11 +290,7 @@ class SummaryMixin:
             # Rows with unlisted categories are not orthogonal to the flat directions, where only the prior is known.
             variance = variance + uncertainty.prior_scale**2 * ((rows @ uncertainty.flat) ** 2).sum(axis=1)
         if new_target:
-            if (
-                uncertainty.dispersion is None
-                or hasattr(model, "classes_")
-                or type(model)._model == "poisson"
-            ):
+            if uncertainty.dispersion is None or hasattr(model, "classes_") or model._log_link:
                 raise InvalidParameter(
                     "new_target=True needs a regressor that released the variance of its targets, such as DPRidge."
                 )
@@ -303,7 +299,7 @@ class SummaryMixin:
         bounds: Floats = np.column_stack([middle - width, middle + width])
         if hasattr(model, "predict_proba"):
             return np.asarray(expit(bounds))
-        return np.exp(bounds) if type(model)._model == "poisson" else bounds
+        return np.exp(bounds) if model._log_link else bounds
 
     def _require_uncertainty(self) -> Uncertainty:
         if not hasattr(self, "uncertainty_"):

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
-from dplangevin.data._kernels import MIN_WIDE_COLUMNS, CompiledKernel
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_records import limit_rows, lower_limits
 from dplangevin.data.exact_sums import COMPILED_MODULE, ExactSums
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
+from dplangevin.data.kernels import MIN_WIDE_COLUMNS, CompiledKernel
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.constants import MAX_EXACT_COLUMNS

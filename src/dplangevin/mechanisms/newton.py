@@ -124,7 +124,7 @@ def _minimize(
     for _ in iterate_with_progress(range(MAX_NEWTON_STEPS), "minimising", private=True):
         gradient = objective.gradient(theta)
         point, residual = (
-            (theta, gradient) if free else _projected_gradient_step(objective, constraint, theta, gradient)
+            (theta, gradient) if free else projected_gradient_step(objective, constraint, theta, gradient)
         )
         residual_norm = float(np.linalg.norm(residual))
         residual_bound = residual_norm + (1 if free else 3) * objective.gradient_rounding_bound(point)
@@ -208,7 +208,7 @@ def solve_newton_step(
         return None
 
 
-def _projected_gradient_step(
+def projected_gradient_step(
     objective: TiltedObjective, constraint: ConstraintSet, theta: Floats, gradient: Floats
 ) -> tuple[Floats, Floats]:
     """Return theta+ = project(theta - grad / M) and its residual (theta - theta+) M - grad(theta) + grad(theta+)."""
@@ -268,7 +268,7 @@ def _block_hessian_sum(data: Dataset, theta: Floats) -> Floats:
     classes, columns = data.problem.loss.score_dimension, data.problem.n_columns
     total = np.zeros((classes, classes, columns, columns))
     for block in data.blocks():
-        curvatures = _record_curvatures(data, block, theta)
+        curvatures = record_curvatures(data, block, theta)
         if classes == 1:
             # curvatures are nonnegative, so a symmetric product with half the multiplications will do
             scaled = np.sqrt(np.maximum(curvatures[:, 0, 0], 0.0))[:, None] * block.rows
@@ -283,7 +283,7 @@ def _block_hessian_sum(data: Dataset, theta: Floats) -> Floats:
     return total.transpose(2, 0, 3, 1).reshape(columns * classes, columns * classes)
 
 
-def _record_curvatures(data: Dataset, block: Block, theta: Floats) -> Floats:
+def record_curvatures(data: Dataset, block: Block, theta: Floats) -> Floats:
     """Return weight_i d slope_c / d score_d, [rows, K, K]."""
     loss = data.problem.loss
     classes = loss.score_dimension

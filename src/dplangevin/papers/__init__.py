@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         hull_energy as hull_energy,
     )
     from dplangevin.papers.concordance import PAPERS as PAPERS, ROWS as ROWS
-    from dplangevin.papers.concordance._page import Paper as Paper, Row as Row
+    from dplangevin.papers.concordance.page import Paper as Paper, Row as Row
     from dplangevin.papers.gallery import (
         FIGURES as FIGURES,
         figure_module as figure_module,

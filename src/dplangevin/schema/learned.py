@@ -14,7 +14,7 @@ from typing import Any
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import CategoricalColumn, Column, column_from_dict, refuse_identifier
-from dplangevin.schema.schema import VERSION, Schema, _read_target_column
+from dplangevin.schema.schema import VERSION, Schema, read_target_column
 
 LEARN = "learn"
 DEFAULT_MAX_CATEGORIES = 32
@@ -357,7 +357,7 @@ def _read_target(entry: Any) -> AnyColumn | None:
         if set(entry) - {"name", "range", "unit"}:
             raise InvalidParameter("a learned target has only the entries 'name', 'range' and 'unit'.")
         return LearnedNumber(name=entry["name"], unit=entry.get("unit", 1.0), transform="identity")
-    return _read_target_column(entry)
+    return read_target_column(entry)
 
 
 def as_schema(schema: Any) -> Schema:

@@ -213,7 +213,7 @@ class Schema:
             raise InvalidParameter("columns must be a non-empty table of column names.")
         return cls(
             columns=tuple(column_from_dict(name, entry) for name, entry in columns.items()),
-            target=_read_target_column(content["target"]) if content.get("target") is not None else None,
+            target=read_target_column(content["target"]) if content.get("target") is not None else None,
             missing=content.get("missing", "own"),
             row_norm=content.get("row_norm", 1.0),
             products=content.get("products", ()),
@@ -259,7 +259,7 @@ def _describe_column(column: Column) -> str:
     return f"{column.name} ({column.extent})"
 
 
-def _read_target_column(entry: object) -> Column:
+def read_target_column(entry: object) -> Column:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise InvalidParameter(f"target must be a table with 'name' and 'classes' or 'range', got {entry!r}.")
     rest = {("categories" if key == "classes" else key): entry[key] for key in entry if key != "name"}

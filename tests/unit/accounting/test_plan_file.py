@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +24,37 @@ ASKED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _plans() -> dict[str, CertifiedSpec]:
-    found: dict[str, CertifiedSpec] = {
-        f"{model} {mechanism}": plan_fit(model=model, mechanism=mechanism, **ASKED).plan
-        for model, mechanism in (
-            ("logistic", "noisy-gd"), ("huber", "noisy-sgd"), ("svc", "objective-perturbation"),
-            ("quantile", "output-perturbation"), ("ridge", "sufficient-statistics"),
+MECHANISMS = {
+    "logistic": "noisy-gd", "huber": "noisy-sgd", "svc": "objective-perturbation", "quantile": "output-perturbation",
+    "ridge": "sufficient-statistics",
+}  # fmt: skip
+SETS = {constraint.name: constraint for constraint in (Ball(1.0), Box((0.0,) * 12, 1.0), Simplex(1.0))}
+
+
+@cache
+def plan_named(name: str) -> CertifiedSpec:
+    """A plan of a model (with its mechanism of the table), of constants alone, or without end on a bounded set."""
+    if name in MECHANISMS:
+        return plan_fit(model=name, mechanism=MECHANISMS[name], **ASKED).plan
+    if name == "secure":
+        return plan_fit(model="logistic", secure=True, **ASKED).plan
+    if name == "constants":
+        return CertifiedSpec(
+            constants=Constants(n=100, lipschitz=1.0, smoothness=1.0, diameter=2.0),
+            spec=NoisyGradientSpec(step_size=1.0, noise_std=(0.1, 0.2), n_steps=2),
+            delta=1e-5,
         )
-    }  # fmt: skip
-    found["secure"] = plan_fit(model="logistic", secure=True, **ASKED).plan
-    found["constants"] = CertifiedSpec(
-        constants=Constants(n=100, lipschitz=1.0, smoothness=1.0, diameter=2.0),
-        spec=NoisyGradientSpec(step_size=1.0, noise_std=(0.1, 0.2), n_steps=2),
-        delta=1e-5,
-    )
+    problem = Problem(
+        loss=Softmax(n_classes=4), bounds=DataBounds(data_norm=1.0, classes=4), n=100, n_features=2,
+        constraint=SETS[name],
+    )  # fmt: skip
     endless = NoisyGradientSpec(step_size=1.0, noise_std=0.5, n_steps=math.inf)
-    for constraint in (Ball(1.0), Box((0.0,) * 12, 1.0), Simplex(1.0)):
-        problem = Problem(
-            loss=Softmax(n_classes=4), bounds=DataBounds(data_norm=1.0, classes=4), n=100, n_features=2,
-            constraint=constraint,
-        )  # fmt: skip
-        found[constraint.name] = Plan(problem=problem, spec=endless, delta=1e-5)
-    return found
+    return Plan(problem=problem, spec=endless, delta=1e-5)
 
 
-PLANS = _plans()
-
-
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", [*MECHANISMS, "secure", "constants", *SETS])
 def test_plans_come_back_equal(name: str, tmp_path: Path) -> None:
-    plan = PLANS[name]
+    plan = plan_named(name)
     save_plan(plan, tmp_path / "plan.json")
     again = load_plan(tmp_path / "plan.json")
     assert again == plan
@@ -60,8 +62,8 @@ def test_plans_come_back_equal(name: str, tmp_path: Path) -> None:
     assert type(again.spec) is type(plan.spec)
 
 
-def _plain(tmp_path: Path, name: str = "logistic noisy-gd") -> dict[str, Any]:
-    save_plan(PLANS[name], tmp_path / "plan.json")
+def _plain(tmp_path: Path, name: str = "logistic") -> dict[str, Any]:
+    save_plan(plan_named(name), tmp_path / "plan.json")
     found: dict[str, Any] = json.loads((tmp_path / "plan.json").read_text())
     return found
 

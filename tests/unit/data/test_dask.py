@@ -20,7 +20,7 @@ import pytest
 from dplangevin._progress import progress
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.data._kernels import second_moments
+from dplangevin.data.kernels import second_moments
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.ledger import Ledger
 from dplangevin.mechanisms.mechanism import run_plan

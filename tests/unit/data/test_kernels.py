@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dplangevin.data import ArrayDataset, _kernels, _kernels as _moments
+from dplangevin.data import ArrayDataset, kernels
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import (
     Ball,
@@ -132,7 +132,7 @@ def test_losses_that_are_not_known_use_their_own_slope() -> None:
 def test_threads_do_not_change_a_bit(kernel: str, monkeypatch) -> None:
     monkeypatch.setenv("DPLANGEVIN_KERNEL", kernel)
     monkeypatch.setattr("dplangevin.data.dataset.MIN_THREADED_BYTES", 0)
-    monkeypatch.setattr(_kernels, "PIECE_BYTES", 1)
+    monkeypatch.setattr(kernels, "PIECE_BYTES", 1)
     data = dataset(Logistic(), n=40_000)
     theta = np.random.default_rng(4).normal(size=(6, 1))
     one = data.gradient_sum(Logistic(), theta)
@@ -145,16 +145,16 @@ def test_threads_do_not_change_a_bit(kernel: str, monkeypatch) -> None:
 
 def test_the_choice_is_automatic(monkeypatch) -> None:
     monkeypatch.delenv("DPLANGEVIN_KERNEL", raising=False)
-    assert "NumPy" in _kernels.choose_kernel(Logistic(), 1000).describe()
+    assert "NumPy" in kernels.choose_kernel(Logistic(), 1000).describe()
     if find_spec("numba") is not None:
-        assert "numba" in _kernels.choose_kernel(Logistic(), 1 << 30).describe()
-    _kernels._make_kernel.cache_clear()
-    monkeypatch.setattr(_kernels, "find_spec", lambda name: None)
-    assert "NumPy" in _kernels.choose_kernel(Logistic(), 1 << 30).describe()
-    _kernels._make_kernel.cache_clear()
+        assert "numba" in kernels.choose_kernel(Logistic(), 1 << 30).describe()
+    kernels._make_kernel.cache_clear()
+    monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    assert "NumPy" in kernels.choose_kernel(Logistic(), 1 << 30).describe()
+    kernels._make_kernel.cache_clear()
     monkeypatch.setenv("DPLANGEVIN_KERNEL", "fortran")
     with pytest.raises(InvalidParameter, match="DPLANGEVIN_KERNEL must be one of auto, numpy, numba"):
-        _kernels.choose_kernel(Logistic(), 1 << 30)
+        kernels.choose_kernel(Logistic(), 1 << 30)
 
 
 def test_small_data_do_not_import_numba() -> None:
@@ -168,13 +168,13 @@ def test_small_data_do_not_import_numba() -> None:
 
 
 def test_blocks_fit_the_cache_and_pieces_are_whole_groups() -> None:
-    assert _kernels.block_rows(50, 1) == 4096
-    assert _kernels.block_rows(1000, 1) == 256
-    assert _kernels.block_rows(10**7, 1) == 64
-    assert _kernels.block_rows(50, 64) == 256
-    assert _kernels.block_rows(50, 10**6) == 64
+    assert kernels.block_rows(50, 1) == 4096
+    assert kernels.block_rows(1000, 1) == 256
+    assert kernels.block_rows(10**7, 1) == 64
+    assert kernels.block_rows(50, 64) == 256
+    assert kernels.block_rows(50, 10**6) == 64
     for columns in (1, 50, 1000, 10**6):
-        assert _kernels.piece_rows(columns) % _kernels.ROWS_PER_GROUP == 0 < _kernels.piece_rows(columns)
+        assert kernels.piece_rows(columns) % kernels.ROWS_PER_GROUP == 0 < kernels.piece_rows(columns)
 
 
 class TestMoments:
@@ -192,7 +192,7 @@ class TestMoments:
     def test_the_same_gradient_without_passes(self, loss: Loss, monkeypatch) -> None:
         data, theta = self.data(loss), np.random.default_rng(6).normal(size=(4, 2)) / 2
         expected = plain(data, loss, theta)
-        for _ in range(_moments.MIN_GRADIENTS_FOR_MOMENTS + 1):
+        for _ in range(kernels.MIN_GRADIENTS_FOR_MOMENTS + 1):
             np.testing.assert_allclose(data.gradient_sum(loss, theta), expected, rtol=1e-11, atol=1e-11)
         expected = plain(data, loss, -theta)
         monkeypatch.setattr(ArrayDataset, "_slice_blocks", None)  # no further pass over the records
@@ -202,21 +202,19 @@ class TestMoments:
         loss = Clipped(Squared(), 1.5)  # |theta| 1 + 1 <= 1.5 only for |theta| <= 1/2
         data = self.data(loss)
         near, far = np.full((4, 1), 0.1), np.full((4, 1), 5.0)
-        for _ in range(_moments.MIN_GRADIENTS_FOR_MOMENTS + 2):
+        for _ in range(kernels.MIN_GRADIENTS_FOR_MOMENTS + 2):
             data.gradient_sum(loss, near)
         np.testing.assert_allclose(data.gradient_sum(loss, far), plain(data, loss, far), rtol=1e-10)
         assert not np.allclose(plain(data, loss, far), plain_quadratic(data, far))
-        assert not _moments.is_quadratic_on(data, loss.slope_formula, np.full((4, 1), math.nan))
-        assert not _moments.is_quadratic_on(data, loss.slope_formula, np.full((4, 1), 1e200))
-        assert not _moments.is_quadratic_on(data, Logistic().slope_formula, near)
-        assert not _moments.is_quadratic_on(
-            data, SmoothedPinball(quantile=0.5, width=1.0).slope_formula, near
-        )
+        assert not kernels.is_quadratic_on(data, loss.slope_formula, np.full((4, 1), math.nan))
+        assert not kernels.is_quadratic_on(data, loss.slope_formula, np.full((4, 1), 1e200))
+        assert not kernels.is_quadratic_on(data, Logistic().slope_formula, near)
+        assert not kernels.is_quadratic_on(data, SmoothedPinball(quantile=0.5, width=1.0).slope_formula, near)
 
     def test_a_mini_batch_is_not_the_whole(self) -> None:
         loss = Clipped(Squared(), 9.0)
         data, theta = self.data(loss), np.full((4, 1), 0.1)
-        for _ in range(_moments.MIN_GRADIENTS_FOR_MOMENTS + 2):
+        for _ in range(kernels.MIN_GRADIENTS_FOR_MOMENTS + 2):
             data.gradient_sum(loss, theta)
         halves = [data.gradient_sum(loss, theta, np.arange(a, a + 250)) for a in (0, 250)]
         np.testing.assert_allclose(halves[0] + halves[1], data.gradient_sum(loss, theta), rtol=1e-11)
@@ -224,5 +222,5 @@ class TestMoments:
 
 
 def plain_quadratic(data: ArrayDataset, theta: np.ndarray) -> np.ndarray:
-    gram, cross = _moments.second_moments(data)
+    gram, cross = kernels.second_moments(data)
     return gram @ theta - cross[:, None]

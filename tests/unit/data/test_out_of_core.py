@@ -237,7 +237,7 @@ def test_a_slow_writer_does_not_make_the_reader_hoard_records(tmp_path: Path) ->
 def test_the_disk_is_asked_ahead(monkeypatch) -> None:
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(ScratchDataset, "_read_ahead", lambda self, a, b: asked.append((a, b)))
-    monkeypatch.setattr("dplangevin.data._kernels.PIECE_BYTES", 1)
+    monkeypatch.setattr("dplangevin.data.kernels.PIECE_BYTES", 1)
     data = ScratchDataset(ArraySource(*records(10_000)), replace(PROBLEM, n=10_000))
     data.gradient_sum(Logistic(), THETA)
     assert asked == [(4096, 8192), (8192, 10_000)]

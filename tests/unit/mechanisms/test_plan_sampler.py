@@ -49,18 +49,32 @@ def plan(*arguments: object, **options: object):
     return plan_sampler(*arguments, **{"verbose": False, **options})  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    st.integers(100, 10**6), st.integers(2, 120), st.sampled_from([0.0, 0.001, 0.1]), st.floats(0.05, 8.0),
-    st.sampled_from([0.0, 1e-8, 1e-5]), st.floats(0.1, 10.0), st.sampled_from(["replace-one", "add-remove"]),
-)  # fmt: skip
-def test_the_promise_asked_is_the_promise_kept(n, p, ridge, epsilon, delta, radius, adjacency):
+def check_promise(n, p, ridge, epsilon, delta, radius, adjacency):
     of = problem(n, p, ridge, constraint=Ball(radius), adjacency=adjacency)
     found = plan(of, epsilon, delta, max_seconds=None)
     assert found.plan.guarantee.epsilon(delta) <= epsilon
     assert found.plan.guarantee.epsilon(delta) >= 0.9 * epsilon or found.tier == "process"
     assert found.n_gradient_evaluations > 0
     assert found.plan.guarantee.adjacency == adjacency
+
+
+OPTIONS = (
+    st.integers(100, 10**6), st.integers(2, 120), st.sampled_from([0.0, 0.001, 0.1]), st.floats(0.05, 8.0),
+    st.sampled_from([0.0, 1e-8, 1e-5]), st.floats(0.1, 10.0), st.sampled_from(["replace-one", "add-remove"]),
+)  # fmt: skip
+
+
+@settings(max_examples=5, deadline=None)
+@given(*OPTIONS)
+def test_the_promise_asked_is_the_promise_kept(n, p, ridge, epsilon, delta, radius, adjacency):
+    check_promise(n, p, ridge, epsilon, delta, radius, adjacency)
+
+
+@pytest.mark.slow
+@settings(max_examples=50, deadline=None)
+@given(*OPTIONS)
+def test_many_promises_asked_are_kept(n, p, ridge, epsilon, delta, radius, adjacency):
+    check_promise(n, p, ridge, epsilon, delta, radius, adjacency)
 
 
 @settings(max_examples=25, deadline=None)

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import gammainc
 from scipy.stats import norm
 
-from dplangevin.data import _kernels
+from dplangevin.data import kernels
 from dplangevin.data.dataset import _block_losses, check_shape
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses import Squared
@@ -86,7 +86,7 @@ def test_weights_of_records_are_in_every_sum() -> None:
     )
     problem = SimpleNamespace(n_columns=2)
     data: Any = SimpleNamespace(problem=problem, blocks=lambda: [block], check_row_count=lambda seen: None)
-    both = _kernels._sum_moments(data)
+    both = kernels._sum_moments(data)
     np.testing.assert_allclose(both, [[0.5625, 0.0625, 0.375], [0.0625, 0.0625, -0.125]])
     # squared losses of residuals 2 - 1 and 1 + 1 at theta = (2, 0): 0.5 * 0.5 + 0.25 * 2
     total = _block_losses(Squared(), block, np.array([[2.0], [0.0]]), data)  # type: ignore[arg-type]
@@ -107,4 +107,4 @@ def test_moments_are_used_only_where_no_clip_acts() -> None:
     theta = np.array([[0.6], [0.8]])
     for clip, covered in ((5.1, True), (4.9, False)):
         law = SlopeFormula(kind="affine", scale=1.0, shift=0.0, low=-clip, high=clip)
-        assert _kernels.is_quadratic_on(data, law, theta) == covered
+        assert kernels.is_quadratic_on(data, law, theta) == covered

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from dplangevin._arrays import Floats
-from dplangevin.data._kernels import second_moments
 from dplangevin.data.dataset import Dataset
+from dplangevin.data.kernels import second_moments
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.spec import DrawSpec
 from dplangevin.mechanisms.newton import hessian_sum

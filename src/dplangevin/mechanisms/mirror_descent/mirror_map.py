@@ -17,8 +17,8 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.newton import (
     TiltedObjective,
-    _projected_gradient_step,
     minimize_quadratic,
+    projected_gradient_step,
     search_line,
     solve_newton_step,
 )
@@ -172,7 +172,7 @@ def minimize_from(objective: TiltedObjective, start: Floats) -> Floats:
     for _ in range(MAX_NEWTON_STEPS):
         gradient = objective.gradient(theta)
         point, residual = (
-            (theta, gradient) if free else _projected_gradient_step(objective, constraint, theta, gradient)
+            (theta, gradient) if free else projected_gradient_step(objective, constraint, theta, gradient)
         )
         residual_norm = float(np.linalg.norm(residual)) / size
         if residual_norm < best_norm:

@@ -18,7 +18,7 @@ from dplangevin.data.dataset import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mirror_descent.mirror_map import LossMap, MirrorMap, QuadraticMap, minimize_from
 from dplangevin.mechanisms.moments.mechanism import second_moments
-from dplangevin.mechanisms.newton import TiltedObjective, _record_curvatures, hessian_sum
+from dplangevin.mechanisms.newton import TiltedObjective, hessian_sum, record_curvatures
 from dplangevin.problem import Loss, Problem, WholeSpace
 from dplangevin.problem.bounds import as_array
 
@@ -112,7 +112,7 @@ class PublicSample:
             )
         else:  # the rank of a record's Hessian is above 1, so there is no z_i; the mean stays 0
             for block in self.data.blocks():
-                norms = (_record_curvatures(self.data, block, theta) ** 2).sum(axis=(1, 2))
+                norms = (record_curvatures(self.data, block, theta) ** 2).sum(axis=(1, 2))
                 fourth += float(np.sum((block.rows**2).sum(axis=1) ** 2 * norms))
         spread = hessian - np.outer(mean, mean)
         size = max(float(np.trace(spread)) / len(spread), 0.0)
@@ -127,7 +127,7 @@ class PublicSample:
             if self.is_quadratic:
                 yield block.rows
             else:
-                yield block.rows * np.sqrt(_record_curvatures(self.data, block, theta)[:, :, 0])
+                yield block.rows * np.sqrt(record_curvatures(self.data, block, theta)[:, :, 0])
 
     def hessian(self, theta: Floats) -> Floats:
         """Return the mean Hessian of the loss at theta."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
-from dplangevin.data._kernels import second_moments as second_moments
 from dplangevin.data.dataset import Block, Dataset
+from dplangevin.data.kernels import second_moments as second_moments
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec

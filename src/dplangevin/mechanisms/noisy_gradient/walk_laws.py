@@ -198,7 +198,7 @@ def renyi_divergence(first: WalkLaw, second: WalkLaw, order: float) -> float:
     return max(0.0, (top + math.log(float(np.sum(np.exp(logs - top))))) / (order - 1))
 
 
-def _half_line_tests(first: WalkLaw, second: WalkLaw) -> tuple[Floats, Floats]:
+def half_line_tests(first: WalkLaw, second: WalkLaw) -> tuple[Floats, Floats]:
     """Return (Pr under one walk, Pr under the other) of every half line, in both directions."""
     cuts = np.linspace(-first.diameter / 2, first.diameter / 2, _N_CUTS)
     high, high2 = first.upper_tail(cuts), second.upper_tail(cuts)
@@ -208,7 +208,7 @@ def _half_line_tests(first: WalkLaw, second: WalkLaw) -> tuple[Floats, Floats]:
 
 def epsilon_between(first: WalkLaw, second: WalkLaw, delta: float) -> float:
     """Return the largest log((P(S) - delta) / Q(S)) over half lines S and both directions, rounded down."""
-    p, q = _half_line_tests(first, second)
+    p, q = half_line_tests(first, second)
     gain = p * (1 - 1e-10) - delta - 1e-13
     ratio = np.where(gain > 0, gain, 0.0) / (q * (1 + 1e-9) + 1e-15)
     return max(0.0, math.log(max(float(np.max(ratio)), 1e-300)))
@@ -216,6 +216,6 @@ def epsilon_between(first: WalkLaw, second: WalkLaw, delta: float) -> float:
 
 def delta_between(first: WalkLaw, second: WalkLaw, epsilons: Floats) -> Floats:
     """Return the largest P(S) - e^eps Q(S) over half lines S and both directions, rounded down."""
-    p, q = _half_line_tests(first, second)
+    p, q = half_line_tests(first, second)
     gap = (p * (1 - 1e-10) - 1e-13)[None, :] - np.exp(epsilons)[:, None] * (q * (1 + 1e-9) + 1e-15)[None, :]
     return np.asarray(np.maximum(gap.max(axis=1), 0.0))

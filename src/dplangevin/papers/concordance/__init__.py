@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib.resources import files
 
-from dplangevin.papers.concordance._page import Paper as Paper, Row as Row, render_page
+from dplangevin.papers.concordance.page import Paper as Paper, Row as Row, render_page
 
 _SOURCES = tomllib.loads(files(__package__).joinpath("statements.toml").read_text(encoding="utf-8"))["paper"]
 

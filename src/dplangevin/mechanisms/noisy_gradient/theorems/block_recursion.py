@@ -209,7 +209,7 @@ def block_profile(
         start = gdp_delta_upper(shift_mu(step, noise, contraction, diameter, math.inf), eps)
     first, second = _block_tables(step, noise, contraction, diameter, block_lengths, eps)
     deltas = np.clip(np.nan_to_num(np.asarray(start, float), nan=1.0), _MIN_DELTA, 1.0)
-    deltas = repeat_sweep(lambda d: _sweep_splits(d, eps, spacing, first, second), deltas, sweeps, tolerance)
+    deltas = repeat_sweep(lambda d: sweep_splits(d, eps, spacing, first, second), deltas, sweeps, tolerance)
     return np.asarray(np.minimum(1.0, deltas * (1 + 1e-9)))
 
 
@@ -251,7 +251,7 @@ def _check_uniform_grid(eps: Floats) -> float:
     return float(eps[1])
 
 
-def _sweep_splits(deltas: Floats, eps: Floats, spacing: float, first: Floats, second: Floats) -> Floats:
+def sweep_splits(deltas: Floats, eps: Floats, spacing: float, first: Floats, second: Floats) -> Floats:
     """Apply the recursion B3 once, with every split of eps on the grid and every block length.
 
     The second theta falls between grid points. It is convex in e^eps, so interpolating linearly in e^eps
@@ -314,7 +314,7 @@ def last_iterate_profile(
         epsilons, deltas = (0.0, top), (1.0, 1.0)
     grid = np.array(epsilons)
     finer = np.linspace(0.0, float(grid[-1]), 8 * (max(len(grid), N_FINE_POINTS) - 1) + 1)
-    best = np.minimum(_interpolate_deltas(finer, grid, np.array(deltas)), gdp_delta_upper(mu, finer))
+    best = np.minimum(interpolate_deltas(finer, grid, np.array(deltas)), gdp_delta_upper(mu, finer))
     return tuple(finer.tolist()), tuple(np.minimum.accumulate(best).tolist())
 
 
@@ -339,7 +339,7 @@ def unbounded_run_profile(
         small = np.flatnonzero(deltas <= MIN_PROFILE_DELTA)
         top = float(coarse[small[0]]) if small.size and small[0] > 0 else top
         grid = np.arange(size + 1, dtype=float) * (top / size)
-        start_deltas = np.minimum(gdp_delta_upper(mu, grid), _interpolate_deltas(grid, coarse, deltas))
+        start_deltas = np.minimum(gdp_delta_upper(mu, grid), interpolate_deltas(grid, coarse, deltas))
         tables = _block_tables(step, noise, contraction, diameter, lengths, grid)
         deltas = repeat_sweep(
             partial(_capped_sweep, grid, tables), np.clip(start_deltas, _MIN_DELTA, 1.0), 60, tolerance
@@ -352,7 +352,7 @@ def _capped_sweep(eps: Floats, tables: tuple[Floats, Floats], deltas: Floats) ->
     return sweep_capped(deltas, eps, *tables)
 
 
-def _interpolate_deltas(at: Floats, eps: Floats, deltas: Floats) -> Floats:
+def interpolate_deltas(at: Floats, eps: Floats, deltas: Floats) -> Floats:
     """Return valid deltas between grid points: the true curve is convex in e^eps, so chords lie above it."""
     index = np.clip(np.searchsorted(eps, at, side="right") - 1, 0, len(eps) - 2)
     weight = _chord_weight(at - eps[index], float(eps[1]))

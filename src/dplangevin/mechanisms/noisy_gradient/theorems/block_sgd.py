@@ -28,12 +28,12 @@ from dplangevin.accounting.theorem import round_up
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import (
     MIN_PROFILE_DELTA,
-    _interpolate_deltas,
-    _sweep_splits,
     blocks_to_cap,
     candidate_block_lengths,
+    interpolate_deltas,
     repeat_sweep,
     sweep_capped,
+    sweep_splits,
 )
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import NoisyGradientTheorem
 from dplangevin.mechanisms.noisy_gradient.theorems.hidden_state import (
@@ -88,7 +88,7 @@ class BlockTables:
         second = np.array([renyi_deltas(values, table) for values in self.restart_curves])
         second = np.minimum(1.0, second + self.oversized_probability * np.array(self.lengths)[:, None])
         deltas = repeat_sweep(
-            lambda d: _sweep_splits(d, epsilons, spacing, first, second), start, _MAX_SWEEPS, tolerance
+            lambda d: sweep_splits(d, epsilons, spacing, first, second), start, _MAX_SWEEPS, tolerance
         )
         capped_first, capped_second = first[self.capped_blocks], second[self.capped_blocks]
         deltas = repeat_sweep(
@@ -145,10 +145,10 @@ def unbounded_run_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
     high = float(coarse[max(small[0], 1)])
     fine = np.linspace(0.0, high, 161)
     deltas = tables.refine_profile(
-        np.minimum(delta_curve(fine), _interpolate_deltas(fine, coarse, deltas)), fine, 1e-3
+        np.minimum(delta_curve(fine), interpolate_deltas(fine, coarse, deltas)), fine, 1e-3
     )
     finer = np.linspace(0.0, high, 1601)
-    deltas_on_finer = np.minimum(delta_curve(finer), _interpolate_deltas(finer, fine, deltas))
+    deltas_on_finer = np.minimum(delta_curve(finer), interpolate_deltas(finer, fine, deltas))
     tail = np.linspace(high, max(cv.rdp_epsilon(ORDERS, values, 1e-60), 2 * high), 101)[1:]
     return np.append(finer, tail), np.minimum.accumulate(np.append(deltas_on_finer, delta_curve(tail)))
 
