@@ -24,7 +24,7 @@ from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.problem import Logistic
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from dplangevin.rashomon.exact_region import exact_region
-from dplangevin.report.html import Line, Plot, render_svg
+from dplangevin.report.plots import Line, Plot
 
 HERE = Path(__file__).parent
 EPSILONS, PSI, DELTA, INPUTS = (0.5, 1.0, 2.0, 4.0), (0.005, 0.01, 0.02, 0.05), 1e-5, 1000
@@ -259,7 +259,7 @@ def chart(rows: list[dict[str, Any]]) -> str:
     plot = Plot(
         lines=lines, x_label="psi", y_label="ambiguity", description="Certified and true ambiguity on adult"
     )
-    return render_svg(plot).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return str(plot.to_svg())
 
 
 def main() -> None:

@@ -24,7 +24,9 @@ CALLER = """
 from dplangevin import DPLogisticRegression, Guarantee, account
 from dplangevin.ledger import Ledger
 
-guarantee: Guarantee = account(n=100, lipschitz=1.0, smoothness=1.0, step_size=0.1, noise_std=1.0, steps=10, delta=1e-6)
+guarantee: Guarantee = account(
+    n=100, lipschitz=1.0, smoothness=1.0, step_size=0.1, noise_std=1.0, n_steps=10, delta=1e-6
+)
 epsilon: float = guarantee.epsilon()
 model: DPLogisticRegression = DPLogisticRegression(epsilon=epsilon)
 name: str = guarantee.theorem
@@ -110,9 +112,9 @@ def check_types(python: Path, folder: Path) -> str:
 
 
 def placeholders() -> list[str]:
-    """Return lines of pyproject.toml that a person has to fill in."""
-    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
-    return [line.lstrip("# ") for line in lines if "PLACEHOLDER" in line]
+    """Return lines of pyproject.toml and of the conda recipe that a person has to fill in."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "conda/recipe.yaml")]
+    return [line.lstrip("# ") for text in texts for line in text.splitlines() if "PLACEHOLDER" in line]
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ def on_files(files: Any, config: Any) -> Any:
         texts[f"benchmarks/{path.name}"] = path.read_text(encoding="utf-8")
     for path in sorted((ROOT / "benchmarks").glob("**/*.svg")):
         texts[path.relative_to(ROOT).as_posix()] = path.read_bytes()
-    texts |= _examples() | _notebooks()
+    texts |= _examples() | _notebooks() | {"tutorials/index.md": _gallery()}
     for uri, content in texts.items():
         files.append(File.generated(config, uri, content=content))
     return files
@@ -104,10 +104,27 @@ def _notebooks() -> dict[str, str | bytes]:
     }
 
 
+def _gallery() -> str:
+    """Return the page of all tutorials with their first sentence, their picture and their notebook."""
+    from tutorials import pages
+
+    cards = []
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        title, _, rest = text.removeprefix("# ").partition("\n\n")
+        sentence = re.split(r"(?<=\.)\s", rest, maxsplit=1)[0].replace("\n", " ")
+        picture = re.search(r"^!\[.*\]\(.*\)$", text, re.MULTILINE)
+        shown = f"\n\n    {picture[0]}" if picture else ""
+        links = f"[Read]({path.name}) · [notebook]({path.stem}.ipynb){{ download }}"
+        cards.append(f"-   **{title}**{shown}\n\n    {sentence}\n\n    {links}\n")
+    head = "# Gallery\n\nEvery tutorial runs as it stands; its notebook is for download.\n\n"
+    return head + '<div class="grid cards" markdown>\n\n' + "\n".join(cards) + "\n</div>\n"
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Rewrite links between files of the repository as links between pages; add the notebook link to tutorials."""
     here = page.file.src_uri
-    if here.startswith("tutorials/"):
+    if here.startswith("tutorials/") and here != "tutorials/index.md":
         download_link = f"\\1\n\n[Download as a notebook]({Path(here).stem}.ipynb){{ .md-button download }}\n"
         markdown = re.sub(r"\A(# .*)$", download_link, markdown, count=1, flags=re.MULTILINE)
     parts = _FENCED.split(markdown)

@@ -1,7 +1,8 @@
 """Packages whose public names are loaded on first use.
 
 The names are written once, as imports `from module import Name as Name` under `if TYPE_CHECKING:`, where type
-checkers see them and `attach_lazy_names` reads them.
+checkers see them and `attach_lazy_names` reads them. (The package lazy_loader needs every name twice, or a stub file
+beside each package.)
 """
 
 from __future__ import annotations

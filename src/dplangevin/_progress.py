@@ -1,7 +1,11 @@
-"""Progress of long runs: a bar on terminals (after two seconds), a line every ten seconds in logs, or a callback."""
+"""Progress of long runs: a bar on terminals (after two seconds), else a line in a log every ten seconds; callbacks.
+
+Lines go to the logger "dplangevin" at level INFO, which Python hides unless a program asks for it; commands do.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Callback = Callable[[int, int], object]
+LOGGER = logging.getLogger("dplangevin")
 SECONDS_BEFORE_BAR = 2.0
 SECONDS_BETWEEN_LOG_LINES = 10.0
 
@@ -21,7 +26,6 @@ SECONDS_BETWEEN_LOG_LINES = 10.0
 class _ProgressSettings:
     callback: Callback | None = None
     quiet: bool = False
-    log: bool = False
 
 
 _SETTINGS: ContextVar[_ProgressSettings | None] = ContextVar("dplangevin_watch", default=None)
@@ -29,15 +33,14 @@ _IS_RUNNING = local()  # only the outermost loop of a thread is shown
 
 
 @contextmanager
-def progress(callback: Callback | None = None, *, quiet: bool = False, log: bool = False) -> Iterator[None]:
+def progress(callback: Callback | None = None, *, quiet: bool = False) -> Iterator[None]:
     """Report the progress of long runs inside the block.
 
     Parameters
     ----------
     callback : callback(step, total) is called after every step; neither number depends on a record. An error that it
         raises stops the run, and the charge of the run stays.
-    quiet : show no bar.
-    log : write a line every ten seconds where standard error is no terminal, as in a batch job; commands do.
+    quiet : show no bar and log nothing.
 
     Examples
     --------
@@ -47,11 +50,24 @@ def progress(callback: Callback | None = None, *, quiet: bool = False, log: bool
     1 of 2
     2 of 2
     """
-    token = _SETTINGS.set(_ProgressSettings(callback=callback, quiet=quiet, log=log))
+    token = _SETTINGS.set(_ProgressSettings(callback=callback, quiet=quiet))
     try:
         yield
     finally:
         _SETTINGS.reset(token)
+
+
+@contextmanager
+def log_to_stderr() -> Iterator[None]:
+    """Show the lines of the log on standard error inside the block, as a command does."""
+    handler, level = logging.StreamHandler(), LOGGER.level
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level)
 
 
 def iterate_with_progress(
@@ -72,7 +88,7 @@ def iterate_with_progress(
     callback = None if private else settings.callback
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     shows_bar = not settings.quiet and on_terminal
-    writes_log = settings.log and not settings.quiet and not on_terminal
+    writes_log = not settings.quiet and not on_terminal and LOGGER.isEnabledFor(logging.INFO)
     total = len(work) if total is None else total  # type: ignore[arg-type]
     start, bar = time.monotonic(), None
     last_log = start
@@ -101,8 +117,7 @@ def _log_progress(label: str, elapsed: float, counts: tuple[int, int] | None) ->
         done, total = counts
         left = f", about {elapsed * (total - done) / done:.0f} s left" if done < total else ""
         line = f"{label}: {done:,} of {total:,} after {elapsed:.0f} s{left}"
-    if sys.stderr is not None:
-        print(line, file=sys.stderr, flush=True)
+    LOGGER.info(line)
 
 
 def _start_progress_bar(label: str, total: int) -> Any:

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import dplangevin
 from docs._blocks import ROOT
@@ -63,6 +64,18 @@ def test_one_version() -> None:
     assert f'date-released: "{dated[0][1]}"' in citation
     assert "version" in PROJECT["dynamic"]
     assert CHANGES.index("## [Unreleased]") < CHANGES.index("## [0.1.0]")
+
+
+def test_the_conda_recipe_states_what_the_project_states() -> None:
+    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["context"]["version"] == dplangevin.__version__
+    needed = [
+        f"python {PROJECT['requires-python']}",
+        *(re.sub(r"(?=>=)", " ", d, count=1) for d in PROJECT["dependencies"]),
+    ]
+    assert recipe["requirements"]["run"] == needed
+    scripts = [f"{name} = {entry}" for name, entry in PROJECT["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
 
 
 def test_changes_have_the_known_headings() -> None:

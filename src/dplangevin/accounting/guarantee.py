@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin._notebook import render_list, render_pairs
+from dplangevin._templates import render_list, render_pairs
 from dplangevin.accounting import compose, conversions as cv
 from dplangevin.accounting.certificate import (
     Derivation,

@@ -7,7 +7,6 @@ every field and proves the guarantee again.
 from __future__ import annotations
 
 import inspect
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dplangevin import _check, _files, _plain
-from dplangevin._notebook import render_pairs
+from dplangevin._templates import render_pairs
 from dplangevin._version import __version__
 from dplangevin.accounting.certificate import certificate_to_plain, value_to_plain
 from dplangevin.accounting.guarantee import Guarantee
@@ -209,36 +208,37 @@ def _check_against_lower_bound(
         )
 
 
-FORMAT, VERSION = "dplangevin-plan", 3  # 3 has the names of version 0.2
 _MAX_DEPTH, _MAX_ITEMS, _MAX_COUNT = 6, 100_000, 10**15
-_FIELDS = {
-    "format": _plain.read_text,
-    "version": _plain.whole_number_reader(1),
-    "library": _plain.read_text,
-    "spec": _plain.read_mapping,
-    "problem": _plain.optional_reader(_plain.read_mapping),
-    "constants": _plain.optional_reader(_plain.read_mapping),
-    "delta": _plain.read_probability,
-    "theorem": _plain.read_text,
-    "guarantee": _plain.read_mapping,
-}
-_OPTIONAL = {
-    "certificate": _plain.optional_reader(_plain.read_mapping),
-    "digest": _plain.read_text,
-    "signature": _plain.read_mapping,
-}
+PLAN_FORMAT = _plain.FileFormat(
+    what="a plan file",
+    layout="dplangevin-plan",
+    version=3,  # 3 has the names of version 0.2
+    oldest=3,
+    fields={
+        "library": _plain.read_text,
+        "spec": _plain.read_mapping,
+        "problem": _plain.optional_reader(_plain.read_mapping),
+        "constants": _plain.optional_reader(_plain.read_mapping),
+        "delta": _plain.read_probability,
+        "theorem": _plain.read_text,
+        "guarantee": _plain.read_mapping,
+    },
+    optional={
+        "certificate": _plain.optional_reader(_plain.read_mapping),
+        "digest": _plain.read_text,
+        "signature": _plain.read_mapping,
+    },
+)
 
 
 def save_plan(plan: CertifiedSpec, path: str | Path) -> None:
     """Write a plan to a JSON file. Everything in a plan is public."""
-    _files.write_text(path, json.dumps(plan_to_plain(plan), indent=1, allow_nan=False) + "\n")
+    _files.write_text(path, _plain.format_json(plan_to_plain(plan)))
 
 
 def plan_to_plain(plan: CertifiedSpec) -> dict[str, Any]:
     """Return the content of a plan file."""
-    plain = {
-        "format": FORMAT,
-        "version": VERSION,
+    content = {
         "library": __version__,
         "spec": value_to_plain(plan.spec),
         "problem": value_to_plain(plan.problem) if isinstance(plan, Plan) else None,
@@ -251,7 +251,7 @@ def plan_to_plain(plan: CertifiedSpec) -> dict[str, Any]:
         },
         "certificate": certificate_to_plain(plan.guarantee),
     }
-    return _plain.add_digest(plain)
+    return PLAN_FORMAT.write(content)
 
 
 def load_plan(path: str | Path) -> CertifiedSpec:
@@ -261,8 +261,7 @@ def load_plan(path: str | Path) -> CertifiedSpec:
 
 def plan_from_plain(content: Any) -> CertifiedSpec:
     """Return the plan in the decoded JSON of a plan file."""
-    plain = _plain.check_version(content, "a plan file", VERSION, FORMAT, oldest=VERSION)
-    _plain.read_record("plan", plain, _FIELDS, _OPTIONAL)
+    plain = PLAN_FORMAT.check(content)
     theorem, delta = plain["theorem"], plain["delta"]
     spec: Spec = _read_instance("spec", plain["spec"], spec_readers())
     common: dict[str, Any] = {"spec": spec, "delta": delta, "theorem": theorem}

@@ -33,7 +33,6 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.problem.constants import ADJACENCIES
 
 VERSION = 2  # 2 added the conditions: a guarantee of version 1 must not be read as one without conditions
-_FORMAT = "dplangevin-guarantee"
 _MAX_DEPTH = 2  # a guarantee may hold its plain composition, which holds no further one
 
 
@@ -70,14 +69,14 @@ def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
     """Return a guarantee as dictionaries, lists, strings and finite numbers."""
     if not isinstance(guarantee, Guarantee):
         raise InvalidParameter(f"only a Guarantee can be written, got {type(guarantee).__name__}.")
-    return {"format": _FORMAT, "version": VERSION, **_write_guarantee(guarantee, "guarantee", 1)}
+    return GUARANTEE_FORMAT.write(_write_guarantee(guarantee, "guarantee", 1))
 
 
 def guarantee_from_plain(plain: Any) -> Guarantee:
     """Return the guarantee in the data that `guarantee_to_plain` returned."""
-    record = dict(r.check_version(plain, "a guarantee", VERSION, _FORMAT, oldest=VERSION))
+    record = GUARANTEE_FORMAT.read(GUARANTEE_FORMAT.check(plain))
     del record["format"], record["version"]
-    return _read_guarantee(record, "guarantee", 1)
+    return Guarantee(**record)
 
 
 # --- parts -------------------------------------------------------------------------------------------------------
@@ -202,6 +201,12 @@ def _part_to_plain(where: str, part: Any) -> dict[str, Any]:
     return plain
 
 
+@r.describes(
+    oneOf=[
+        r.describe_record({"kind": r.choice_reader(name), "count": r.whole_number_reader(1), **kind.fields})
+        for name, kind in _PART_FORMATS.items()
+    ]
+)
 def _read_part(where: str, value: Any) -> PrivacyPart:
     if isinstance(value, PrivacyPart):
         return value
@@ -227,6 +232,7 @@ def _value_to_plain(value: Any) -> Any:
 # --- the guarantee -----------------------------------------------------------------------------------------------
 
 
+@r.describes(**r.describe_record({"kind": r.choice_reader(*CONDITION_KINDS), "text": r.read_text}))
 def _read_condition(where: str, value: Any) -> Condition:
     if isinstance(value, Condition):
         return value
@@ -247,6 +253,7 @@ _FIELDS: dict[str, ValueReader] = {
     "extra_delta": r.read_cost,
     "at_delta": r.optional_reader(r.read_probability),
 }
+_OPTIONAL: dict[str, ValueReader] = {"rows_per_person": r.whole_number_reader(1)}
 
 
 def _write_guarantee(guarantee: Guarantee, where: str, depth: int) -> dict[str, Any]:
@@ -265,15 +272,20 @@ def _write_guarantee(guarantee: Guarantee, where: str, depth: int) -> dict[str, 
     return plain
 
 
-def _read_guarantee(value: Any, where: str, depth: int) -> Guarantee:
-    _check_depth(where, depth)
-    record = dict(r.read_mapping(where, value))
-    composition = record.pop("composition", None)
-    rows = r.whole_number_reader(1)(f"{where}.rows_per_person", record.pop("rows_per_person", 1))
-    read = {**r.read_record(where, record, _FIELDS), "rows_per_person": rows}
-    if composition is not None:
-        read["composition"] = _read_guarantee(composition, f"{where}.composition", depth + 1)
-    return Guarantee(**read)
+@r.describes(**r.describe_record(_FIELDS, _OPTIONAL))
+def _read_composition(where: str, value: Any) -> Guarantee:
+    """Read the plain composition of a guarantee, which holds no further one."""
+    return Guarantee(**r.read_record(where, value, _FIELDS, _OPTIONAL))
+
+
+GUARANTEE_FORMAT = r.FileFormat(
+    what="a guarantee",
+    layout="dplangevin-guarantee",
+    version=VERSION,
+    oldest=VERSION,
+    fields=_FIELDS,
+    optional={**_OPTIONAL, "composition": _read_composition},
+)
 
 
 def _check_depth(where: str, depth: int) -> None:

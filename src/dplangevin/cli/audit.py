@@ -165,7 +165,7 @@ def audit_model(
         fit_intercept=False, mechanism=mechanism or OutputPerturbationSpec.mechanism,
         radius=radius, alpha=alpha, **bounds,
     ).plan  # fmt: skip
-    with progress(quiet=quiet, log=True):
+    with progress(quiet=quiet):
         result = auditing.audit(
             _weaken_noise(plan, noise_divisor), claim=plan.guarantee, delta=delta, canary=canary, method=method,
             runs=runs, confidence=confidence, search=search, random_state=random_state,

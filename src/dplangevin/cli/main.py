@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin import errors
+from dplangevin._progress import log_to_stderr
 from dplangevin._results import silence_stdout
 from dplangevin._version import __version__
 from dplangevin.cli import _outputs
@@ -213,7 +214,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     _outputs.COMMAND_WORDS.set(tuple(command_words))
     flags = flags_by_parameter(find_command(typer.main.get_command(app), command_words))
     try:
-        with print_short_warnings(command_words, flags):
+        with print_short_warnings(command_words, flags), log_to_stderr():
             code = app(args=command_words, prog_name="dplangevin", standalone_mode=False)
     except errors.DplangevinError as error:
         return _print_error(

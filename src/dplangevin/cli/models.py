@@ -316,7 +316,7 @@ def fit_model(
     )  # fmt: skip
     features, labels = (records, target) if file is None else _tables.split_target(records, target)
     with _outputs.deliver_results(release_options) as delivery:
-        with _tables.hide_cell_errors(file, loaded_schema), progress(quiet=output_format.quiet, log=True):
+        with _tables.hide_cell_errors(file, loaded_schema), progress(quiet=output_format.quiet):
             estimator.fit(features, labels)
         if loaded_schema is None:
             names = [name for name in records.names if name != target]

@@ -101,7 +101,7 @@ def run_sampler(
 def _fit_with_progress(estimator: Any, features: Any, labels: Any, quiet: bool) -> None:
     from dplangevin.rashomon import RashomonSampler
 
-    with warnings.catch_warnings(), progress(quiet=quiet, log=True):
+    with warnings.catch_warnings(), progress(quiet=quiet):
         if isinstance(estimator, RashomonSampler):  # its warning was printed with the plan
             warnings.filterwarnings("ignore", category=UserWarning)
         warnings.filterwarnings("default", message=".*holds the noise of this run")
@@ -112,8 +112,9 @@ def _write_outputs(
     estimator: Any, build_document: Callable[[], tuple[Any, Any]], outputs: RashomonOutputs
 ) -> None:
     """Write every requested output to disk before the delivery is recorded."""
+    from dplangevin._plain import replace_infinities
     from dplangevin.cli import _outputs
-    from dplangevin.report.document import replace_infinities, write_document
+    from dplangevin.report.document import write_document
 
     models, delivery = estimator.models_, outputs.delivery
     if outputs.output is not None:

@@ -37,13 +37,13 @@ def report_command(
 def _is_plan_file(path: Path) -> bool:
     """Return whether a file declares itself a plan; the loaders report what is wrong with it."""
     from dplangevin import _files
-    from dplangevin.accounting.plan import FORMAT
+    from dplangevin.accounting.plan import PLAN_FORMAT
 
     try:
         plain = _files.read_json(path, "the file")
     except InvalidParameter:
         return False
-    return isinstance(plain, dict) and plain.get("format") == FORMAT
+    return isinstance(plain, dict) and plain.get("format") == PLAN_FORMAT.layout
 
 
 keys = typer.Typer(help="Keys that sign model files, plans and reports.", no_args_is_help=True)

@@ -94,7 +94,7 @@ def sample_coefficients(
         )  # fmt: skip
     records, budget = ArrayDataset(features, labels, problem), release_options.open_budget()
     with _outputs.deliver_results(release_options) as delivery:
-        with progress(quiet=output_format.quiet, log=True):
+        with progress(quiet=output_format.quiet):
             release = run_plan(
                 sampler_plan.plan,
                 records,

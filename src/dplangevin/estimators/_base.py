@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin._notebook import render_pairs
+from dplangevin._templates import render_pairs
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.conditions import Condition, merge_conditions
 from dplangevin.accounting.guarantee import Guarantee, epsilon_per_record

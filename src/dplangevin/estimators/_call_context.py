@@ -27,6 +27,7 @@ from sklearn.utils import get_tags
 
 from dplangevin.accounting.conditions import Condition, merge_conditions
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._documentation import DocumentationLinkMixin
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 
 M = TypeVar("M")
@@ -67,7 +68,7 @@ def _pop_fitted_attributes(model: Any) -> dict[str, Any]:
     return {name: vars(model).pop(name) for name in names}
 
 
-class WithCallContext:
+class WithCallContext(DocumentationLinkMixin):
     """Mixin that records the conditions under which `fit` is called."""
 
     _call_conditions: tuple[Condition, ...] = ()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 from textwrap import fill
 
 from dplangevin.accounting.registry import plannable_mechanisms
@@ -122,3 +125,31 @@ def fill_docstring(name: str, docstring: str | None, own_parameters: str, exampl
     )
     docstring = docstring.replace("    {parameters}\n", "    Parameters\n    ----------\n    {shared}\n")
     return docstring.replace("    {shared}\n", shared).replace("    {example}\n", example.render(name))
+
+
+@cache
+def documentation_address() -> str:
+    """Return the address of the documentation as the installed package states it; empty while it states none."""
+    try:
+        addresses = metadata("dplangevin").get_all("Project-URL") or []
+    except PackageNotFoundError:  # used from its source without being installed
+        return ""
+    return next((each.partition(", ")[2] for each in addresses if each.startswith("Documentation, ")), "")
+
+
+class DocumentationLinkMixin:
+    """Mixin that links an estimator's HTML form to its page of the documentation, once that has an address."""
+
+    @property
+    def _doc_link_module(self) -> str:
+        return "dplangevin" if documentation_address() else ""
+
+    @property
+    def _doc_link_template(self) -> str:
+        return documentation_address().rstrip("/") + "/reference/api/{page}.html"
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        kind = type(self)
+        package = ".".join(kind.__module__.split(".")[:2])
+        is_there = kind.__name__ in getattr(sys.modules[package], "__all__", ())
+        return {"page": f"{package if is_there else 'dplangevin'}.{kind.__name__}"}

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin._arrays import Floats
-from dplangevin._plain import escape_markdown
+from dplangevin._templates import escape_markdown
 from dplangevin._version import __version__
 from dplangevin.accounting.certificate import check_guarantee
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema

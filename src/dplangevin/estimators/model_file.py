@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,36 +15,42 @@ from dplangevin._version import __version__
 from dplangevin.accounting import serialize
 from dplangevin.accounting.certificate import certificate_to_plain, derivations_from_plain
 from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.accounting.serialize import GUARANTEE_FORMAT
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
 from dplangevin.estimators.uncertainty import Uncertainty
 from dplangevin.schema import Schema
 
-FORMAT_VERSION = 3  # in 2 each row was divided by its own norm, unless its schema stated shapes
-_OLDEST_VERSION = 2
-_FIELDS = {
-    "version": _plain.whole_number_reader(1),
-    "library": _plain.read_text,
-    "estimator": _plain.read_text,
-    "parameters": _plain.read_mapping,
-    "schema": _plain.optional_reader(_plain.read_mapping),
-    "coefficients": _plain.read_unchecked,
-    "intercept": _plain.read_unchecked,
-    "classes": _plain.optional_reader(_plain.list_reader(_plain.read_unchecked, min_length=2)),
-    "link": _plain.optional_reader(_plain.read_mapping),
-    "guarantee": _plain.read_mapping,
-    "plan": _plain.read_text,
-    "created": _plain.read_text,
-}
-_OPTIONAL_FIELDS = {
-    "features": _plain.optional_reader(_plain.list_reader(_plain.read_text)),
-    "certificate": _plain.optional_reader(_plain.read_mapping),
-    "uncertainty": _plain.optional_reader(_plain.read_mapping),
-    "ledger_head": _plain.optional_reader(_plain.read_text),
-    "digest": _plain.read_text,
-    "signature": _plain.read_mapping,
-}
+_labels = _plain.list_reader(
+    _plain.describes(type=["string", "number", "boolean"])(_plain.read_unchecked), min_length=2
+)
+MODEL_FORMAT = _plain.FileFormat(
+    what="a model file",
+    version=3,  # in 2 each row was divided by its own norm, unless its schema stated shapes
+    oldest=2,
+    fields={
+        "library": _plain.read_text,
+        "estimator": _plain.read_text,
+        "parameters": _plain.read_mapping,
+        "schema": _plain.optional_reader(_plain.read_mapping),
+        "coefficients": _plain.read_unchecked,
+        "intercept": _plain.read_unchecked,
+        "classes": _plain.optional_reader(_labels),
+        "link": _plain.optional_reader(_plain.read_mapping),
+        "guarantee": _plain.describes(**GUARANTEE_FORMAT.describe())(_plain.read_mapping),
+        "plan": _plain.read_text,
+        "created": _plain.read_text,
+    },
+    optional={
+        "features": _plain.optional_reader(_plain.list_reader(_plain.read_text)),
+        "certificate": _plain.optional_reader(_plain.read_mapping),
+        "uncertainty": _plain.optional_reader(_plain.read_mapping),
+        "ledger_head": _plain.optional_reader(_plain.read_text),
+        "digest": _plain.read_text,
+        "signature": _plain.read_mapping,
+    },
+)
 _UNSTORED_PARAMETERS = {
     "ledger",
     "random_state",
@@ -101,7 +106,7 @@ def save_model(model: DPLinearModel, path: str | Path) -> None:
 
 def model_to_json(model: DPLinearModel) -> str:
     """Return the text of a model file."""
-    return json.dumps(model_to_plain(model), indent=1, allow_nan=False) + "\n"
+    return _plain.format_json(model_to_plain(model))
 
 
 def model_to_plain(model: DPLinearModel) -> dict[str, Any]:
@@ -109,8 +114,7 @@ def model_to_plain(model: DPLinearModel) -> dict[str, Any]:
     if not hasattr(model, "coef_"):
         raise InvalidParameter("the model is not fitted yet; call fit before saving it.")
     labels = getattr(model, "classes_", None)
-    plain = {
-        "version": FORMAT_VERSION,
+    content = {
         "library": __version__,
         "estimator": type(model).__name__,
         "parameters": {
@@ -131,7 +135,7 @@ def model_to_plain(model: DPLinearModel) -> dict[str, Any]:
         "ledger_head": getattr(model, "ledger_head_", None),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return _plain.add_digest(plain)
+    return MODEL_FORMAT.write(content)
 
 
 def load_model(path: str | Path) -> DPLinearModel:
@@ -180,14 +184,8 @@ def read_model_file(path: str | Path) -> dict[str, Any]:
     """Return the content of a model file; raise for an unknown field or a wrong outer type."""
     plain = _files.read_json(path, "the model file", max_bytes=_MAX_FILE_BYTES)
     what = f"the model file {str(path)!r}"
-    _plain.read_record(
-        "model",
-        _plain.check_version(plain, what, FORMAT_VERSION, oldest=_OLDEST_VERSION),
-        _FIELDS,
-        _OPTIONAL_FIELDS,
-    )
-    fields: dict[str, Any] = plain
-    schema = fields["schema"] if fields["version"] < FORMAT_VERSION else None
+    fields = MODEL_FORMAT.check(plain, what)
+    schema = fields["schema"] if fields["version"] < MODEL_FORMAT.version else None
     if schema is not None and not Schema.from_dict(schema).is_additive:
         raise InvalidParameter(
             f"{what} is of a version that divided each row by its own norm; this one would predict otherwise. Load "

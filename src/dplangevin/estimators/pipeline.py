@@ -14,9 +14,10 @@ from dplangevin.estimators._call_context import (
     find_failing_steps,
     in_pipeline,
 )
+from dplangevin.estimators._documentation import DocumentationLinkMixin
 
 
-class Pipeline(sklearn_pipeline.Pipeline):  # type: ignore[misc]
+class Pipeline(DocumentationLinkMixin, sklearn_pipeline.Pipeline):  # type: ignore[misc]
     """Pipeline of scikit-learn with a check of its steps before the private fit at its end.
 
     The guarantee of the last step is about the rows that it receives. It is a guarantee about the records only if

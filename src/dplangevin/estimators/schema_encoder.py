@@ -18,6 +18,7 @@ from sklearn.utils import Tags
 
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._documentation import DocumentationLinkMixin
 from dplangevin.schema import CategoricalColumn, Feature, NumericColumn, Schema, as_schema as as_schema
 from dplangevin.schema.basis import SplineBasis, knot_coordinates, max_squared_norm
 from dplangevin.tables import MISSING, CellColumn, as_table
@@ -244,7 +245,7 @@ def encode_cells(schema: Schema, cells_of: Callable[[Feature], CellColumn], n_ro
     return rows
 
 
-class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class SchemaEncoder(DocumentationLinkMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a table by a public schema; nothing is learned from the data.
 
     An encoded row is row_norm / K times (z_1, ..., z_p, 1). Numbers are clipped to their range and mapped to [-1, 1];

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check, _files
 from dplangevin._arrays import Floats
-from dplangevin._svg import RIGHT_MARGIN, ROW_HEIGHT, TOP_MARGIN, RowAxis, round_ticks, shorten_name
+from dplangevin._svg import (
+    DASHES,
+    SIDE_MARGIN,
+    TOP_MARGIN,
+    WIDTH,
+    Drawing,
+    RowAxis,
+    round_ticks,
+    shorten_name,
+)
+from dplangevin._templates import render_template
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, half_width
 from dplangevin.estimators.schema_encoder import (
@@ -64,6 +73,10 @@ class ColumnShape:
     simultaneous_high: Floats | None = None
     sampling: Floats | None = None
     noise: Floats | None = None
+
+    def to_svg(self) -> str:
+        """Return the plot of the shape."""
+        return draw_shape(self).to_svg()
 
     @property
     def importance(self) -> float:
@@ -198,8 +211,8 @@ def _finite_list(values: Floats) -> list[Any]:
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 480, 260, 52, 12, 44
-_NAMES_WIDTH, _MAX_NAME_LENGTH = 170, 24
+_HEIGHT, _LEFT, _TOP, _BOTTOM = 260, 52, 12, 44
+_GRID_LEFT, _GRID_ROW_HEIGHT = 110, 26
 LINE_COLOR, NOISE_COLOR, SAMPLING_COLOR = "#0072B2", "#F0C08A", "#8FC1E3"
 LEGEND = (
     "The line is the released model. The inner band (blue) is sampling error alone, the outer band (sand) includes "
@@ -218,16 +231,19 @@ class ShapePlots:
     def __repr__(self) -> str:
         return f"{self.title}: " + ", ".join(f"{s.name} ({s.importance:.3g})" for s in self.shapes)
 
+    @property
+    def shapes_by_importance(self) -> list[ColumnShape]:
+        """The shapes, the most important first."""
+        return sorted(self.shapes, key=lambda shape: -shape.importance)
+
+    @property
+    def has_bands(self) -> bool:
+        """Whether some shape has a band, which the legend explains."""
+        return any(shape.low is not None for shape in self.shapes)
+
     def to_html(self) -> str:
         """Return HTML figures without a page around them, the most important first."""
-        ordered = sorted(self.shapes, key=lambda shape: -shape.importance)
-        figures = "".join(
-            f"<figure style='margin:1rem 0'><figcaption><b>{escape(shape.name)}</b></figcaption>"
-            f"{shape_svg(shape)}</figure>"
-            for shape in ordered
-        )
-        legend = f"<p>{LEGEND}</p>" if any(shape.low is not None for shape in ordered) else ""
-        return f"{legend}{figures}"
+        return str(render_template("shapes.html", plots=self, legend=LEGEND))
 
     _repr_html_ = to_html
 
@@ -236,16 +252,9 @@ class ShapePlots:
         target = Path(path)
         kind = target.suffix.lower()
         if kind == ".html":
-            text = (
-                '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-                '<meta name="viewport" content="width=device-width, initial-scale=1">'
-                f"<title>{escape(self.title)}</title><style>body {{ font: 16px/1.5 system-ui, sans-serif; "
-                "max-width: 40rem; margin: 1rem auto; padding: 0 1rem; } h1 { font-size: 1.3rem; } "
-                "svg { width: 100%; height: auto; }"
-                f"</style></head><body><h1>{escape(self.title)}</h1>{self.to_html()}</body></html>\n"
-            )
+            text = str(render_template("shapes_page.html", plots=self, legend=LEGEND))
         elif kind == ".svg":
-            text = _stack_svg(self.shapes)
+            text = _stack_svg(self.shapes_by_importance)
         else:
             raise InvalidParameter(f"shapes are saved as .html or .svg, got {str(path)!r}.")
         _files.write_text(target, text)
@@ -273,38 +282,26 @@ class ShapesMixin:
         return plots
 
 
-def shape_svg(shape: ColumnShape) -> str:
-    """Return the SVG plot of one shape."""
-    size, body = _draw_shape(shape)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {size}" role="img" '
-        f'aria-label="{escape(_aria_label(shape))}" font-family="system-ui, sans-serif" font-size="13" fill="#111">'
-        f"{body}</svg>"
-    )
+def draw_shape(shape: ColumnShape) -> Drawing:
+    """Return the plot of one shape."""
+    return {"curve": _draw_curve, "bars": _draw_bars, "grid": _draw_grid}[shape.kind](shape)
 
 
 def _stack_svg(shapes: Sequence[ColumnShape]) -> str:
-    top, parts = 0, []
-    for shape in sorted(shapes, key=lambda shape: -shape.importance):
-        size, body = _draw_shape(shape)
-        parts.append(f'<text x="8" y="{top + 18}" font-weight="bold">{escape(shape.name)}</text>')
-        parts.append(f'<g transform="translate(0 {top + 26})">{body}</g>')
-        top += size + 34
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top}" font-family="system-ui, sans-serif" '
-        f'font-size="13" fill="#111"><rect width="{_WIDTH}" height="{top}" fill="#fff"/>{"".join(parts)}</svg>\n'
-    )
+    page, top = Drawing(height=0), 0.0
+    page.add("rect", width="100%", height="100%", fill="#fff")
+    for shape in shapes:
+        drawing = draw_shape(shape)
+        page.add_text(shape.name, 8, top + 18, font_weight="bold")
+        page.add("svg", drawing.to_svg(), y=top + 26, width=WIDTH, height=drawing.height)
+        top += drawing.height + 34
+    page.height = top
+    return page.to_svg()
 
 
-def _aria_label(shape: ColumnShape) -> str:
+def _describe_shape(shape: ColumnShape) -> str:
     values = np.atleast_2d(shape.values)[0]
     return f"contribution of {shape.name}: from {values.min():.3g} to {values.max():.3g} over {len(values)} points"
-
-
-def _draw_shape(shape: ColumnShape) -> tuple[int, str]:
-    if shape.kind == "curve":
-        return _HEIGHT, _draw_curve(shape)
-    return _draw_bars(shape) if shape.kind == "bars" else _draw_grid(shape)
 
 
 def _shape_bands(shape: ColumnShape) -> list[tuple[str, Any, Any]]:
@@ -336,8 +333,8 @@ def _value_limits(shape: ColumnShape) -> tuple[float, float]:
     return low, high
 
 
-def _draw_curve(shape: ColumnShape) -> str:
-    """Return the SVG elements of a curve with its bands."""
+def _draw_curve(shape: ColumnShape) -> Drawing:
+    """Return the drawing of a curve with its bands."""
     points = np.asarray(shape.points, float)
     low, high = _value_limits(shape)
     span, width = high - low or 1.0, points[-1] - points[0] or 1.0
@@ -345,104 +342,86 @@ def _draw_curve(shape: ColumnShape) -> str:
     even = bool(np.allclose(points, order, atol=1e-9 * abs(width)))
     # Knots of a transformed column are drawn at equal distances.
     scale = points if even else np.arange(len(points), dtype=float)
+    right, bottom = WIDTH - SIDE_MARGIN, _HEIGHT - _BOTTOM
 
     def to_x(position: float) -> float:
-        return float(_LEFT + (position - scale[0]) / (scale[-1] - scale[0]) * (_WIDTH - _LEFT - RIGHT_MARGIN))
+        return float(_LEFT + (position - scale[0]) / (scale[-1] - scale[0]) * (right - _LEFT))
 
     def to_y(value: float) -> float:
-        return _HEIGHT - _BOTTOM - (min(max(value, low), high) - low) / span * (_HEIGHT - _TOP - _BOTTOM)
+        return float(bottom - (min(max(value, low), high) - low) / span * (bottom - _TOP))
 
-    parts = [
-        f'<line x1="{_LEFT}" x2="{_WIDTH - RIGHT_MARGIN}" y1="{to_y(t):.1f}" y2="{to_y(t):.1f}" stroke="#e3e3e3"/>'
-        f'<text x="{_LEFT - 6}" y="{to_y(t) + 4:.1f}" text-anchor="end">{t:.3g}</text>'
-        for t in round_ticks(low, high)
-    ]
+    drawing = Drawing(height=_HEIGHT, description=_describe_shape(shape))
+    for tick in round_ticks(low, high):
+        drawing.add_line(_LEFT, to_y(tick), right, to_y(tick))
+        drawing.add_text(f"{tick:.3g}", _LEFT - 6, to_y(tick) + 4, "end")
     for color, under, over in _shape_bands(shape):
         for run in _consecutive_runs(np.isfinite(under) & np.isfinite(over)):
             ends = [(to_x(scale[j]), over[j], under[j]) for j in run]
             if len(run) == 1:  # a single point is drawn as a bar
                 ends = [(ends[0][0] - 4, *ends[0][1:]), (ends[0][0] + 4, *ends[0][1:])]
-            edge = [f"{x:.1f},{to_y(top):.1f}" for x, top, _ in ends]
-            edge += [f"{x:.1f},{to_y(bottom):.1f}" for x, _, bottom in reversed(ends)]
-            parts.append(f'<polygon points="{" ".join(edge)}" fill="{color}" stroke="none"/>')
-    parts.append(
-        f'<line x1="{_LEFT}" x2="{_WIDTH - RIGHT_MARGIN}" y1="{to_y(0):.1f}" y2="{to_y(0):.1f}" stroke="#111" '
-        'stroke-dasharray="3 3"/>'
-    )
-    dashes = ("", "7 4", "2 3", "9 3 2 3", "4 2")
+            edge = [(x, to_y(top)) for x, top, _ in ends] + [
+                (x, to_y(value)) for x, _, value in reversed(ends)
+            ]
+            drawing.add("polygon", points=edge, fill=color)
+    drawing.add_line(_LEFT, to_y(0), right, to_y(0), stroke="currentColor", stroke_dasharray="3 3")
     for index, row in enumerate(np.atleast_2d(shape.values)):
-        path = " ".join(f"{to_x(scale[j]):.1f},{to_y(row[j]):.1f}" for j in range(len(points)))
-        parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{LINE_COLOR}" stroke-width="2.5" '
-            f'stroke-dasharray="{dashes[index % 5]}"/>'
+        path = [(to_x(scale[j]), to_y(row[j])) for j in range(len(points))]
+        dashes = DASHES[index % len(DASHES)]
+        drawing.add(
+            "polyline", points=path, fill="none", stroke=LINE_COLOR, stroke_width=2.5, stroke_dasharray=dashes
         )
     knots = sorted({round(j * (len(points) - 1) / 4) for j in range(5)})
     marks = [(scale[j], points[j]) for j in knots]
     if even:
         marks = [(tick, tick) for tick in round_ticks(points[0], points[-1])]
-    parts += [
-        f'<text x="{min(to_x(position), _WIDTH - 5 * len(_format_point(point))):.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
-        f'text-anchor="middle">{_format_point(point)}</text>'
-        for position, point in marks
-    ]
-    parts.append(
-        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(shape.name)}</text>'
-    )
-    return "".join(parts)
+    for position, point in marks:
+        x = min(to_x(position), WIDTH - 5 * len(_format_point(point)))
+        drawing.add_text(_format_point(point), x, bottom + 18, "middle")
+    drawing.add_text(shape.name, (_LEFT + WIDTH) / 2, _HEIGHT - 8, "middle")
+    return drawing
 
 
-def _draw_bars(shape: ColumnShape) -> tuple[int, str]:
-    """Return height and SVG elements of the bars of a categorical column."""
+def _draw_bars(shape: ColumnShape) -> Drawing:
+    """Return the drawing of the bars of a categorical column."""
     low, high = _value_limits(shape)
     rows = np.atleast_2d(shape.values)[0]
-    axis = RowAxis(width=_WIDTH, names=_NAMES_WIDTH, rows=len(rows), low=low, high=high)
-    parts, bottom, x = axis.draw_grid(), axis.bottom_y, axis.x_of
+    axis = RowAxis(rows=len(rows), low=low, high=high)
+    drawing, x = axis.start_drawing([str(point) for point in shape.points], _describe_shape(shape)), axis.x_of
+
+    def add_bar(ends: tuple[float, float], row: int, height: int, color: str) -> None:
+        left, right = x(min(ends)), x(max(ends))
+        y = axis.row_center_y(row) - height / 2
+        drawing.add("rect", x=left, y=y, width=max(right - left, 1.0), height=height, fill=color)
+
     for j, value in enumerate(rows):
-        middle, name = axis.row_center_y(j), shorten_name(str(shape.points[j]), _MAX_NAME_LENGTH)
-        parts.append(
-            f'<text x="{_NAMES_WIDTH - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(name)}</text>'
-        )
         for color, under, over in _shape_bands(shape):
             if math.isfinite(under[j]) and math.isfinite(over[j]):
-                parts.append(_draw_bar(x(under[j]), x(over[j]), middle, 14, color))
-        parts.append(_draw_bar(min(x(0), x(value)), max(x(0), x(value)), middle, 5, LINE_COLOR))
-    parts.append(f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP_MARGIN}" y2="{bottom}" stroke="#111"/>')
-    return bottom + 26, "".join(parts)
+                add_bar((under[j], over[j]), j, 14, color)
+        add_bar((0.0, value), j, 5, LINE_COLOR)
+    drawing.add_line(x(0), TOP_MARGIN, x(0), axis.bottom_y, stroke="currentColor")
+    return drawing
 
 
-def _draw_bar(left: float, right: float, middle: float, height: int, color: str) -> str:
-    return (
-        f'<rect x="{left:.1f}" y="{middle - height / 2:.1f}" width="{max(right - left, 1):.1f}" height="{height}" '
-        f'fill="{color}"/>'
-    )
-
-
-def _draw_grid(shape: ColumnShape) -> tuple[int, str]:
+def _draw_grid(shape: ColumnShape) -> Drawing:
     """Return a table of a product: the first column downwards, the second to the right, cells tinted by value."""
     first = list(dict.fromkeys(point[0] for point in shape.points))
     second = list(dict.fromkeys(point[1] for point in shape.points))
     values = np.atleast_2d(shape.values)[0].reshape(len(first), len(second))
     max_value = float(np.abs(values).max()) or 1.0
-    left, wide = 110, (_WIDTH - 110 - RIGHT_MARGIN) / len(second)
-    parts = []
+    width = (WIDTH - _GRID_LEFT - SIDE_MARGIN) / len(second)
+    drawing = Drawing(height=36 + _GRID_ROW_HEIGHT * len(first), description=_describe_shape(shape))
+    for j, two in enumerate(second):
+        drawing.add_text(_format_label(two), _GRID_LEFT + width * (j + 0.5), 20, "middle")
     for i, one in enumerate(first):
-        parts.append(
-            f'<text x="{left - 8}" y="{44 + ROW_HEIGHT * i}" text-anchor="end">{escape(_format_label(one))}</text>'
-        )
-        for j in range(len(second)):
-            relative_value = values[i, j] / max_value
-            tint = SAMPLING_COLOR if relative_value > 0 else NOISE_COLOR
-            parts.append(
-                f'<rect x="{left + wide * j:.1f}" y="{28 + ROW_HEIGHT * i}" width="{wide - 2:.1f}" '
-                f'height="{ROW_HEIGHT - 2}" fill="{tint}" fill-opacity="{abs(relative_value):.2f}"/>'
-                f'<text x="{left + wide * (j + 0.5):.1f}" y="{44 + ROW_HEIGHT * i}" text-anchor="middle">'
-                f"{values[i, j]:.2g}</text>"
-            )
-    parts += [
-        f'<text x="{left + wide * (j + 0.5):.1f}" y="20" text-anchor="middle">{escape(_format_label(two))}</text>'
-        for j, two in enumerate(second)
-    ]
-    return 36 + ROW_HEIGHT * len(first), "".join(parts)
+        y = 28 + _GRID_ROW_HEIGHT * i
+        drawing.add_text(_format_label(one), _GRID_LEFT - 8, y + 17, "end")
+        for j, value in enumerate(values[i]):
+            tint = SAMPLING_COLOR if value > 0 else NOISE_COLOR
+            x, opacity = _GRID_LEFT + width * j, float(abs(value) / max_value)
+            size = {"width": width - 2, "height": _GRID_ROW_HEIGHT - 2}
+            drawing.add("rect", x=x, y=y, **size, fill=tint, fill_opacity=opacity)
+            drawing.add_text(f"{value:.2g}", x + width / 2, y + 17, "middle")
+    return drawing
 
 
 def _format_point(point: float) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dplangevin._notebook import render_pairs
+from dplangevin._templates import render_pairs
 from dplangevin._version import __version__
 from dplangevin.accounting import serialize
 from dplangevin.accounting.budget_account import Chargeable

@@ -37,20 +37,24 @@ _CHARGE_FIELDS = (
     "charged",
     "cost",
 )  # checked against the ledger, and known only after the records are hashed
-_FIELDS = {
-    "version": _plain.whole_number_reader(1),
-    "plan": _plain.read_text,
-    "salt": _plain.read_text,
-    "generator": _plain.read_mapping,
-    "seeded": _plain.read_boolean,
-    "token": _plain.optional_reader(_plain.read_text),
-    "charged": _plain.read_boolean,
-    "cost": _plain.optional_reader(_plain.read_text),
-    "position": _plain.optional_reader(_plain.read_mapping),
-    "generator_now": _plain.optional_reader(_plain.read_mapping),
-    "records": _plain.optional_reader(_plain.read_text),
-    "seal": _plain.read_text,
-}
+STATE_FORMAT = _plain.FileFormat(
+    what="a state file",
+    version=FORMAT_VERSION,
+    oldest=FORMAT_VERSION,
+    fields={
+        "plan": _plain.read_text,
+        "salt": _plain.read_text,
+        "generator": _plain.read_mapping,
+        "seeded": _plain.read_boolean,
+        "token": _plain.optional_reader(_plain.read_text),
+        "charged": _plain.read_boolean,
+        "cost": _plain.optional_reader(_plain.read_text),
+        "position": _plain.optional_reader(_plain.read_mapping),
+        "generator_now": _plain.optional_reader(_plain.read_mapping),
+        "records": _plain.optional_reader(_plain.read_text),
+        "seal": _plain.read_text,
+    },
+)
 
 
 @dataclass(kw_only=True)
@@ -163,7 +167,7 @@ class RunState:
             # The caller may use its generator again, which must not repeat this noise; the file holds PCG64.
             if rng is random_state or not isinstance(rng.bit_generator, np.random.PCG64):
                 rng = np.random.default_rng(rng.integers(0, 2**32, size=8, dtype=np.uint32))
-            self._content = dict.fromkeys(_FIELDS)
+            self._content = dict.fromkeys(STATE_FORMAT.readers)
             self._content |= {
                 "version": FORMAT_VERSION,
                 "plan": self._plan,
@@ -202,7 +206,7 @@ class RunState:
                 raise InvalidParameter(
                     "it was written by another version, with which the run can be finished"
                 )
-            content = _plain.read_record("state", plain, _FIELDS)
+            content = STATE_FORMAT.read(plain)
         except InvalidParameter as error:
             raise self._damaged_error(str(error).rstrip(".")) from None
         if content["plan"] != self._plan:
@@ -228,7 +232,11 @@ class RunState:
 
     def _compute_witness(self, content: dict[str, Any], records: str) -> str:
         """Return the keyed hash of the noise and the position; the key is the hash of the records."""
-        body = {name: content[name] for name in _FIELDS if name not in ("seal", "records", *_CHARGE_FIELDS)}
+        body = {
+            name: content[name]
+            for name in STATE_FORMAT.readers
+            if name not in ("seal", "records", *_CHARGE_FIELDS)
+        }
         return hmac.new(records.encode(), _plain.canonical_json(body), hashlib.sha256).hexdigest()
 
     def check_records(self, fingerprint: Callable[[str], str]) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dplangevin._arrays import Floats
-from dplangevin._notebook import render_list, render_pairs
 from dplangevin._search import bisect_safe_side
+from dplangevin._templates import render_list, render_pairs
 from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.registry import (
     automatic_mechanisms,

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
         TradeoffDisplay as TradeoffDisplay,
     )
     from dplangevin.report.document import Document as Document, write_document as write_document
-    from dplangevin.report.html import (
-        RangePlot as RangePlot,
-        RangeRow as RangeRow,
-        render_range_svg as render_range_svg,
-    )
     from dplangevin.report.plot import write_plot as write_plot
+    from dplangevin.report.plots import RangePlot as RangePlot, RangeRow as RangeRow
     from dplangevin.report.rashomon import rashomon_document as rashomon_document
     from dplangevin.report.region import region_document as region_document
     from dplangevin.report.release import release_document as release_document

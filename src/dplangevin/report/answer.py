@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dplangevin._plain import replace_infinities
 from dplangevin._version import __version__
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec, explain_refusals, format_refusals
@@ -229,22 +230,12 @@ def answer_to_dict(answer: AccountAnswer) -> dict[str, Any]:
         plain.update([answer.calibrated_parameter] if answer.calibrated_parameter else ())
         if answer.steps is not None:
             plain["steps"] = answer.steps
-    return _replace_infinities(plain)
+    return replace_infinities(plain)
 
 
 def answer_to_json(answer: AccountAnswer) -> str:
     """Return JSON text; raise rather than write a number that JSON cannot express."""
     return json.dumps(answer_to_dict(answer), indent=2, allow_nan=False)
-
-
-def _replace_infinities(plain: dict[str, Any]) -> dict[str, Any]:
-    clean: dict[str, Any] = {}
-    for name, value in plain.items():
-        infinite = isinstance(value, float) and math.isinf(value)
-        clean[name] = None if infinite else value
-        if infinite:
-            clean[f"{name}_infinite"] = True
-    return clean
 
 
 def format_number(value: float | None, missing: str = "-", *, down: bool = False) -> str:

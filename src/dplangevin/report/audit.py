@@ -7,7 +7,6 @@ from typing import Any
 
 from dplangevin.audit.claim import AuditResult
 from dplangevin.audit.many_run import CHOOSING_STRIDE
-from dplangevin.report import html
 from dplangevin.report.answer import format_number
 from dplangevin.report.document import (
     BulletList,
@@ -15,10 +14,11 @@ from dplangevin.report.document import (
     Document,
     FactTable,
     Figure,
-    Paragraph,
+    Headline,
     ReportNumber,
     Section,
 )
+from dplangevin.report.plots import Band, Line, Plot
 
 _MEANING = (
     "A lower bound is not a guarantee: an attack that fails proves nothing about better attacks.",
@@ -79,8 +79,8 @@ def audit_document(result: AuditResult) -> Document:
     """Return the audit as a document with the claimed and the audited trade-off curve."""
     sections = [
         Section(
-            title="Verdict",
-            blocks=(Paragraph(text=audit_verdict(result)), FactTable(rows=audit_rows(result))),
+            title="What was measured",
+            blocks=(FactTable(rows=audit_rows(result)),),
         )
     ]
     if result.allowed or result.measured:
@@ -88,8 +88,27 @@ def audit_document(result: AuditResult) -> Document:
     sections.append(
         Section(title="What this means", blocks=(BulletList(items=(*_MEANING, *_explain_gap(result))),))
     )
+    claimed = result.claimed_epsilon
+    headlines = [
+        Headline(
+            label="Claimed epsilon",
+            value="nothing was claimed" if claimed is None else ReportNumber(value=claimed),
+            meaning="an upper bound, if the claim is true",
+        ),
+        Headline(
+            label="Audited epsilon",
+            value=ReportNumber(value=result.epsilon_lower, down=True),
+            meaning="at least this much leaks, "
+            + ("by integration" if result.confidence == 1 else "by a test"),
+        ),
+    ]
     return Document(
-        title="Privacy audit", sections=sections, plain=_audit_plain(result), footer="Written by dplangevin."
+        title="Privacy audit",
+        sections=sections,
+        plain=_audit_plain(result),
+        headlines=headlines,
+        summary=audit_verdict(result),
+        footer="Written by dplangevin.",
     )
 
 
@@ -124,7 +143,7 @@ def _explain_gap(result: AuditResult) -> list[str]:
     return sentences
 
 
-def _confidence_band(result: AuditResult) -> tuple[html.Band, ...]:
+def _confidence_band(result: AuditResult) -> tuple[Band, ...]:
     """Return a simultaneous confidence band for the attack's true curve, at the audit's confidence.
 
     The band is that of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, for each of the two error rates at
@@ -139,7 +158,7 @@ def _confidence_band(result: AuditResult) -> tuple[html.Band, ...]:
     upper = [(min(1.0, x + shift), min(1.0, y + shift)) for x, y in curve]
     lower = [(max(0.0, x - shift), max(0.0, y - shift)) for x, y in curve]
     label = f"{result.confidence:.0%} confidence band ({runs:,} runs on each data set)"
-    return (html.Band(label=label, outline=[*upper, *reversed(lower)], style=1),)
+    return (Band(label=label, outline=[*upper, *reversed(lower)], style=1),)
 
 
 def _tradeoff_figure(result: AuditResult) -> Figure:
@@ -147,16 +166,16 @@ def _tradeoff_figure(result: AuditResult) -> Figure:
     lines = []
     if result.allowed:
         floor = [(size, 1 - power) for size, power in result.allowed]
-        lines.append(html.Line(label="claimed: no attack may lie below", points=floor, style=0))
+        lines.append(Line(label="claimed: no attack may lie below", points=floor, style=0))
     if result.measured:
         curve = [(size, 1 - power) for size, power in result.measured]
-        lines.append(html.Line(label="measured: this attack", points=curve, style=1))
+        lines.append(Line(label="measured: this attack", points=curve, style=1))
     if result.claimed is not None:
         size, power = result.tested
         lines.append(
-            html.Line(label="certified: the deciding test", points=[(size, 1 - power)], style=2, marker=True)
+            Line(label="certified: the deciding test", points=[(size, 1 - power)], style=2, marker=True)
         )
-    plot = html.Plot(
+    plot = Plot(
         lines=lines,
         x_label="false positive rate",
         y_label="false negative rate",

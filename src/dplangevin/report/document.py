@@ -1,20 +1,23 @@
-"""Document: a report made of blocks (paragraphs, tables, lists, figures), written as HTML, Markdown or JSON."""
+"""Document: a report made of blocks (paragraphs, tables, lists, figures), written as HTML, Markdown or JSON.
+
+The templates `report.html` and `report.md` lay it out; what is shown as a number is in the JSON as well.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dplangevin import _files
-from dplangevin._plain import escape_markdown
+from dplangevin._plain import replace_infinities
+from dplangevin._templates import render_template
 from dplangevin.errors import InvalidParameter
-from dplangevin.report import html
 from dplangevin.report.answer import format_number
-from dplangevin.report.html import RangePlot, render_range_svg
+from dplangevin.report.plots import Plot, RangePlot
 from dplangevin.signing import Signer
 
 SUFFIXES = (".html", ".md", ".json")
@@ -22,17 +25,27 @@ SUFFIXES = (".html", ".md", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class ReportNumber:
-    """A number, shown with four digits: upper bounds are rounded up, lower bounds (`down`) are rounded down."""
+    """A number, shown with four digits: upper bounds are rounded up, lower bounds (`down`) are rounded down.
+
+    percent : show an upper bound on a probability as a percentage with one decimal.
+    """
 
     value: float
     down: bool = False
+    percent: bool = False
 
     def __str__(self) -> str:
+        if self.percent:
+            return f"{min(1.0, math.ceil(self.value * 1000 * (1 - 1e-12)) / 1000):.1%}"
         if math.isfinite(self.value) and abs(self.value) < 1e15 and self.value == int(self.value):
             return f"{int(self.value):,}"
         text = format_number(self.value, down=self.down)
         digits, mark, power = text.partition("e")
         return digits.rstrip("0").rstrip(".") + mark + power if mark else text
+
+    def __html__(self) -> str:
+        """Return what templates show: the rounded number, which carries its full precision."""
+        return f'<data value="{self.value!r}">{self}</data>'
 
 
 Cell = str | ReportNumber
@@ -42,6 +55,7 @@ Cell = str | ReportNumber
 class Paragraph:
     """A paragraph of text."""
 
+    kind: ClassVar[str] = "paragraph"
     text: str
 
 
@@ -49,6 +63,7 @@ class Paragraph:
 class FactTable:
     """A table of names and their values."""
 
+    kind: ClassVar[str] = "facts"
     rows: Sequence[tuple[str, Cell]]
 
 
@@ -56,6 +71,7 @@ class FactTable:
 class BulletList:
     """A list of sentences."""
 
+    kind: ClassVar[str] = "list"
     items: Sequence[str]
 
 
@@ -63,6 +79,7 @@ class BulletList:
 class ReportTable:
     """A table with a row of headers."""
 
+    kind: ClassVar[str] = "table"
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
@@ -74,12 +91,21 @@ class Picture:
     svg: str
     lines: Sequence[str]
 
+    def to_svg(self) -> str:
+        """Return the image."""
+        return self.svg
+
+    def describe(self) -> Sequence[str]:
+        """Return what stands for the image in Markdown."""
+        return self.lines
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     """A plot with its caption."""
 
-    plot: html.Plot | RangePlot | Picture
+    kind: ClassVar[str] = "figure"
+    plot: Plot | RangePlot | Picture
     caption: str
 
 
@@ -88,10 +114,20 @@ Block = Paragraph | FactTable | BulletList | ReportTable | Figure
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading with the blocks below it."""
+    """A heading with the blocks below it; `tone` sets what is protected ("good") beside what is not ("warning")."""
 
     title: str
     blocks: Sequence[Block]
+    tone: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """One of the numbers at the head of a report, with a sentence that says what it means."""
+
+    label: str
+    value: Cell
+    meaning: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,26 +137,17 @@ class Document:
     title: str
     sections: Sequence[Section]
     plain: dict[str, Any]
-    footer: str = field(default="")
+    headlines: Sequence[Headline] = ()
+    summary: str = ""
+    footer: str = ""
 
     def to_html(self) -> str:
         """Return one HTML page that loads nothing from the network; the plain data is embedded as JSON."""
-        parts = [
-            f"<section><h2>{html.escape_html(section.title)}</h2>"
-            f"{''.join(map(_block_to_html, section.blocks))}</section>"
-            for section in self.sections
-        ]
-        data = self.to_json().replace("<", "\\u003c").replace("&", "\\u0026")
-        parts.append(f"<footer>{html.escape_html(self.footer)}</footer>")
-        parts.append(f'<script type="application/json" id="report">{data}</script>')
-        return html.render_page(self.title, "\n".join(parts))
+        return str(render_template("report.html", document=self, plain=replace_infinities(self.plain)))
 
     def to_markdown(self) -> str:
         """Return Markdown, with numbers in place of pictures."""
-        parts = [f"# {escape_markdown(self.title)}"]
-        for section in self.sections:
-            parts += [f"## {escape_markdown(section.title)}", *map(_block_to_markdown, section.blocks)]
-        return "\n\n".join([*parts, escape_markdown(self.footer)]) + "\n"
+        return str(render_template("report.md", document=self)).strip() + "\n"
 
     def to_json(self) -> str:
         """Return strict JSON: an infinite number is null beside `<name>_infinite: true`."""
@@ -154,87 +181,3 @@ def check_report_path(path: str | Path) -> Path:
     if not target.absolute().parent.is_dir():
         raise InvalidParameter(f"the directory of {str(path)!r} does not exist; create it first.")
     return target
-
-
-def replace_infinities(value: Any) -> Any:
-    """Return plain data with infinities as None beside `<name>_infinite: True`, and NaN as None."""
-    if isinstance(value, dict):
-        clean: dict[str, Any] = {}
-        for name, item in value.items():
-            clean[str(name)] = replace_infinities(item)
-            if isinstance(item, float) and math.isinf(item):
-                clean[f"{name}_infinite"] = True
-        return clean
-    if isinstance(value, (list, tuple)):
-        return [replace_infinities(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def _block_to_html(block: Block) -> str:
-    if isinstance(block, Paragraph):
-        return f"<p>{html.escape_html(block.text)}</p>"
-    if isinstance(block, FactTable):
-        return html.render_table(
-            (), [(html.escape_html(name), _cell_to_html(value)) for name, value in block.rows]
-        )
-    if isinstance(block, BulletList):
-        return html.render_list(map(html.escape_html, block.items))
-    if isinstance(block, ReportTable):
-        return html.render_table(block.headers, [[_cell_to_html(cell) for cell in row] for row in block.rows])
-    if isinstance(block.plot, Picture):
-        svg = block.plot.svg
-    else:
-        svg = (
-            render_range_svg(block.plot) if isinstance(block.plot, RangePlot) else html.render_svg(block.plot)
-        )
-    return f"<figure>{svg}<figcaption>{html.escape_html(block.caption)}</figcaption></figure>"
-
-
-def _cell_to_html(cell: Cell) -> str:
-    return (
-        html.render_number(cell.value, str(cell))
-        if isinstance(cell, ReportNumber)
-        else html.escape_html(cell)
-    )
-
-
-def _block_to_markdown(block: Block) -> str:
-    if isinstance(block, Paragraph):
-        return escape_markdown(block.text)
-    if isinstance(block, BulletList):
-        return "\n".join(f"- {escape_markdown(item)}" for item in block.items)
-    if isinstance(block, FactTable):
-        return _table_to_markdown(("", ""), block.rows)
-    if isinstance(block, ReportTable):
-        return _table_to_markdown(block.headers, block.rows)
-    if isinstance(block.plot, Picture):
-        return "\n".join(
-            [
-                f"**{escape_markdown(block.caption)}**",
-                "",
-                *(f"- {escape_markdown(x)}" for x in block.plot.lines),
-            ]
-        )
-    if isinstance(block.plot, RangePlot):
-        cells = [
-            (row.name, f"{row.low:.4g}", f"{row.middle:.4g}", f"{row.high:.4g}") for row in block.plot.rows
-        ]
-        return "\n\n".join(
-            [_table_to_markdown(("", "lowest", "released", "highest"), cells), escape_markdown(block.caption)]
-        )
-    return "\n\n".join(
-        [_plot_to_markdown(line) for line in block.plot.lines] + [escape_markdown(block.caption)]
-    )
-
-
-def _plot_to_markdown(line: html.Line) -> str:
-    stride = max(1, math.ceil(len(line.points) / 10))
-    points = ", ".join(f"({x:.4g}, {y:.4g})" for x, y in line.points[::stride])
-    return f"{escape_markdown(line.label)}: {points}"
-
-
-def _table_to_markdown(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    lines = [headers, ["---"] * len(headers), *rows]
-    return "\n".join("| " + " | ".join(escape_markdown(str(cell)) for cell in line) + " |" for line in lines)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from dplangevin import _check, _files
+from dplangevin._templates import render_template
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.account import account
 from dplangevin.report import answer
@@ -153,55 +153,21 @@ def _html_page(
     rows: Sequence[CurveRow], level: Plateau | None, options: Mapping[str, Any], delta: float
 ) -> str:
     svg = _draw_figure(rows, level, options, delta, "svg", titled=False).decode()  # the page has a title
-    svg = svg[svg.index("<svg") :]
-    table_rows = [row for row in rows if row.lower is not None] or list(rows)
-    cells = "\n".join(
-        f"<tr><td>{int(row.steps):,}</td><td>{answer.format_number(row.composition)}</td><td>{answer.format_number(row.bound)}</td>"
-        f"<td>{answer.format_number(row.lower, down=True)}</td><td>{escape(row.theorem)}</td></tr>"
-        for row in table_rows
-    )
-    facts = ", ".join(
+    facts = [
         f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
         for name, value in options.items()
         if value not in ((), False)
+    ]
+    sentence = "More steps keep costing privacy."
+    return str(
+        render_template(
+            "plot_page.html",
+            title=_plot_title(options).replace("\n", ", "),
+            svg=svg[svg.index("<svg") :],
+            sentence=answer.plateau_sentence(level, options["n_steps"]) if level else sentence,
+            facts=", ".join(facts),
+            delta=f"{delta:.6g}",
+            rows=[row for row in rows if row.lower is not None] or rows,
+            number=answer.format_number,
+        )
     )
-    return _TEMPLATE.format(
-        title=escape(_plot_title(options).replace("\n", ", ")),
-        svg=svg,
-        sentence=escape(
-            answer.plateau_sentence(level, options["n_steps"])
-            if level
-            else "More steps keep costing privacy."
-        ),
-        facts=escape(facts),
-        delta=f"{delta:.6g}",
-        cells=cells,
-    )
-
-
-_TEMPLATE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>dplangevin account</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
-svg {{ width: 100%; height: auto; }}
-.wide {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; }}
-th, td {{ padding: .15rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }}
-th:last-child, td:last-child {{ text-align: left; }}
-td {{ white-space: nowrap; }}
-.facts {{ color: #555; font-size: .85rem; }}
-@media (max-width: 32rem) {{ table {{ font-size: .8rem; }} th, td {{ padding: .15rem .3rem; }} }}
-</style></head><body>
-<h1 style="font-size:1.3rem">{title}</h1>
-{svg}
-<p>{sentence}</p>
-<div class="wide"><table><caption class="facts">epsilon at delta = {delta}</caption>
-<thead><tr><th>steps</th>
-<th>plain composition</th><th>our bound</th><th>lower bound</th><th>theorem</th></tr></thead>
-<tbody>
-{cells}
-</tbody></table></div>
-<p class="facts">{facts}</p>
-</body></html>
-"""

@@ -16,12 +16,13 @@ from dplangevin.report.document import (
     Document,
     FactTable,
     Figure,
+    Headline,
     Paragraph,
     ReportNumber,
     ReportTable,
     Section,
 )
-from dplangevin.report.html import Line, Plot
+from dplangevin.report.plots import Line, Plot
 
 VERSION = 1
 N_BINS = 20
@@ -62,6 +63,18 @@ def rashomon_document(sampler: RashomonSampler, multiplicity: Multiplicity, inpu
         title=f"Rashomon set of {len(sampler.models_)} models",
         sections=sections,
         plain=plain,
+        headlines=[
+            Headline(
+                label="Privacy cost, epsilon",
+                value=ReportNumber(value=plain["guarantee"]["epsilon"]),
+                meaning=f"an upper bound for all models together, {plain['guarantee']['adjacency']}",
+            ),
+            Headline(
+                label="Models drawn",
+                value=ReportNumber(value=plain["models"]),
+                meaning=f"each is in the set with a probability of at least {plain['hit_probability']:.3g}",
+            ),
+        ],
         footer=f"Written by dplangevin {__version__} on {plain['created']} from the released models only; no private "
         "record was read.",
     )

@@ -18,12 +18,13 @@ from dplangevin.report.document import (
     Document,
     FactTable,
     Figure,
+    Headline,
     Paragraph,
     ReportNumber,
     ReportTable,
     Section,
 )
-from dplangevin.report.html import Line, Plot, RangePlot, RangeRow
+from dplangevin.report.plots import Line, Plot, RangePlot, RangeRow
 from dplangevin.report.rashomon import ledger_rows
 
 VERSION = 1
@@ -55,9 +56,33 @@ def region_document(region: RashomonRegion, table: RegionTable, inputs: str = ""
         title="Equally good models, and whom they treat differently",
         sections=sections,
         plain=plain,
+        headlines=[
+            Headline(
+                label="Privacy cost, epsilon",
+                value=ReportNumber(value=plain["guarantee"]["epsilon"]),
+                meaning=f"an upper bound for everything on this page, {plain['guarantee']['adjacency']}",
+            ),
+            *_decision_headlines(table, plain),
+            Headline(
+                label="Certified models",
+                value=ReportNumber(value=plain["certified_points"]),
+                meaning="every range below is attained by models whose loss is certified",
+            ),
+        ],
         footer=f"Written by dplangevin {__version__} on {plain['created']} from the released centre, curvature and "
         "slack only.",
     )
+
+
+def _decision_headlines(table: RegionTable, plain: dict[str, Any]) -> list[Headline]:
+    """Return how many inputs an equally good model decides otherwise, for classifiers."""
+    level = next(i for i, each in enumerate(table.levels) if each is _shown_level(table))
+    numbers = plain["multiplicity"]["levels"][level]
+    if "ambiguity" not in numbers:
+        return []
+    meaning = f"at least this fraction of the inputs, by a model within psi = {numbers['threshold']:g}"
+    value = ReportNumber(value=numbers["ambiguity"], down=True)
+    return [Headline(label="Decided otherwise", value=value, meaning=meaning)]
 
 
 def region_plain(region: RashomonRegion, table: RegionTable, inputs: str = "") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dplangevin._version import __version__
 from dplangevin.accounting.certificate import certificate_to_plain, check_guarantee
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators.shapes import LEGEND, ColumnShape, shape_svg
+from dplangevin.estimators.shapes import LEGEND, ColumnShape
 from dplangevin.estimators.stability import flip_margin
 from dplangevin.report.answer import format_header, format_number
 from dplangevin.report.curve import CurveRow, plan_lower_bound, steps_rows
@@ -22,13 +22,14 @@ from dplangevin.report.document import (
     Document,
     FactTable,
     Figure,
+    Headline,
     Paragraph,
     Picture,
     ReportNumber,
     ReportTable,
     Section,
 )
-from dplangevin.report.html import Line, Plot
+from dplangevin.report.plots import Line, Plot
 from dplangevin.report.subject import ReportSubject, public_settings, report_subject
 from dplangevin.signing import Signer, verify_file
 
@@ -60,7 +61,7 @@ def shape_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
 
 
 def _shape_picture(shape: ColumnShape) -> Figure:
-    return Figure(plot=Picture(svg=shape_svg(shape), lines=_shape_lines(shape)), caption=shape.name)
+    return Figure(plot=Picture(svg=shape.to_svg(), lines=_shape_lines(shape)), caption=shape.name)
 
 
 def _shape_lines(shape: ColumnShape) -> tuple[str, ...]:
@@ -111,8 +112,8 @@ def tradeoff_at(guarantee: Guarantee, alphas: tuple[float, ...] = ALPHAS) -> tup
     return tuple(float(b) for b in guarantee.tradeoff(np.asarray(alphas)))
 
 
-VERSION = 1
-_FALSE_POSITIVE_RATE = 0.05
+VERSION = 2  # 2 states attacks at several false positive rates
+_FALSE_POSITIVE_RATES = (0.001, 0.01, 0.05)
 
 
 def release_document(thing: Any, ledger: Any = None) -> Document:
@@ -129,10 +130,10 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
         "what": subject.what,
         "guarantee": guarantee.to_dict(delta),
         "odds_factor": _odds_factor(guarantee.epsilon(delta)),
-        "recognised": {
-            "wrongly_accused": _FALSE_POSITIVE_RATE,
-            "recognised": 1 - curve[ALPHAS.index(_FALSE_POSITIVE_RATE)],
-        },
+        "attacks": [
+            {"false_positive_rate": rate, "true_positive_rate": 1 - curve[ALPHAS.index(rate)]}
+            for rate in _FALSE_POSITIVE_RATES
+        ],
         "advantage": guarantee.advantage().advantage,
         "composition_epsilon": _composition_of(guarantee, delta),
         "certificate": certificate_to_plain(guarantee),
@@ -152,13 +153,18 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
     if plan is not None and steps is not None and subject.rows_per_person == 1:
         plain["lower_bound_epsilon"] = plan_lower_bound(plan, steps, delta)
     sections = [
+        Section(title="What an attacker can do", blocks=_attack_section(plain, curve)),
+        Section(title="What is protected", blocks=[BulletList(items=protected_facts(subject))], tone="good"),
+        Section(
+            title="What is not protected",
+            blocks=[BulletList(items=unprotected_facts(subject))],
+            tone="warning",
+        ),
         Section(title="The guarantee", blocks=_guarantee_section(subject, plain)),
-        Section(title="Bound on every attack", blocks=[_tradeoff_section(curve)]),
+        Section(title="What was spent, and what is left", blocks=_budget_section(plain["ledger"])),
         *stability_sections(thing, plain),
         *shape_sections(thing, plain),
         *([Section(title="Cost of more steps", blocks=_steps_section(rows, subject, plain))] if rows else []),
-        Section(title="What is protected", blocks=[BulletList(items=protected_facts(subject))]),
-        Section(title="What is not protected", blocks=[BulletList(items=unprotected_facts(subject))]),
         Section(
             title="Holds when",
             blocks=[BulletList(items=guarantee.hypotheses or ("no further assumption is made",))],
@@ -171,13 +177,14 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
             if subject.notes
             else []
         ),
-        Section(title="Remaining budget", blocks=_budget_section(plain["ledger"])),
     ]
     footer = f"Written by dplangevin {__version__} on {plain['created']}. Nothing here comes from the private data but "
     return Document(
         title=f"{subject.what}: privacy report",
         sections=sections,
         plain=plain,
+        summary=_explain_odds(plain),
+        headlines=_headlines(plain),
         footer=footer + "the hash of the release." if subject.digest else footer.removesuffix(" but ") + ".",
     )
 
@@ -218,42 +225,73 @@ def _guarantee_section(subject: ReportSubject, plain: dict[str, Any]) -> list[Pa
         rows.append(("hash of the release", subject.digest))
     if subject.ledger_head:
         rows.append(("charged under the ledger's head", subject.ledger_head))
-    return [Paragraph(text=text) for text in explain_guarantee(subject, plain)] + [FactTable(rows=rows)]
-
-
-def explain_guarantee(subject: ReportSubject, plain: dict[str, Any]) -> list[str]:
-    """Explain the guarantee to people who do not know what epsilon is."""
-    guarantee, unit = plain["guarantee"], "one record"
-    if subject.rows_per_person > 1:
-        unit = f"all records (at most {subject.rows_per_person}) of one person"
-    change = (
-        "were exchanged for any other"
-        if guarantee["adjacency"] == "replace-one"
-        else "were left out or added"
-    )
-    meaning = f"If {unit} {change}, no conclusion drawn from this release would become more than "
-    meaning += (
-        f"{format_number(plain['odds_factor'])} times as likely, whatever else is known about that person"
-    )
-    meaning += (
-        f"; this may fail with a probability of at most {guarantee['delta']:.3g}."
-        if guarantee["delta"]
-        else "."
-    )
-    power = min(1.0, math.ceil(plain["recognised"]["recognised"] * 1000) / 1000)
-    attack = (
-        "An attack that infers whether a record was used has a true positive rate (TPR) of at most "
-        f"{power:.1%} at a false positive rate (FPR) of {_FALSE_POSITIVE_RATE:.0%}; the TPR of any attack exceeds its "
-        f"FPR by at most {math.ceil(plain['advantage'] * 1000) / 1000:.1%}."
-    )
     warnings = []
     if subject.seeded:
-        warnings.append(
-            "The noise came from a seed: the guarantee does not hold against anyone who knows it."
+        text = "The noise came from a seed: the guarantee does not hold against anyone who knows it."
+        warnings.append(Paragraph(text=text))
+    if guarantee.arithmetic == "real":
+        text = "The proof is for ideal real-valued noise; the program used floating point."
+        warnings.append(Paragraph(text=text))
+    return [*warnings, FactTable(rows=rows)]
+
+
+def _headlines(plain: dict[str, Any]) -> list[Headline]:
+    guarantee, attack, budget = plain["guarantee"], plain["attacks"][-1], plain["ledger"]
+    delta = f" with delta = {guarantee['delta']:.3g}" if guarantee["delta"] else ", with delta = 0"
+    headlines = [
+        Headline(
+            label="Privacy cost, epsilon",
+            value=ReportNumber(value=guarantee["epsilon"]),
+            meaning=f"an upper bound, proved{delta}, {guarantee['adjacency']}",
+        ),
+        Headline(
+            label="An attack recognises",
+            value=ReportNumber(value=attack["true_positive_rate"], percent=True),
+            meaning="at most, of the records that were used, when it wrongly accuses "
+            f"{attack['false_positive_rate']:.0%} of the others",
+        ),
+        Headline(
+            label="Advantage of any attack",
+            value=ReportNumber(value=plain["advantage"], percent=True),
+            meaning="at most, over guessing whether a record was used",
+        ),
+    ]
+    if budget is not None:
+        value = ReportNumber(value=budget["epsilon"])
+        meaning = f"epsilon of {budget['dataset']}; would still fit: {budget['fitting_text']}"
+        headlines.append(Headline(label="Whole budget", value=value, meaning=meaning))
+    return headlines
+
+
+def _explain_odds(plain: dict[str, Any]) -> str:
+    """Explain the guarantee to people who do not know what epsilon is."""
+    guarantee, rows = plain["guarantee"], plain["rows_per_person"]
+    unit = "one record" if rows == 1 else f"all records (at most {rows}) of one person"
+    is_exchange = guarantee["adjacency"] == "replace-one"
+    change = "were exchanged for any other" if is_exchange else "were left out or added"
+    extra = f" plus a probability of {guarantee['delta']:.3g}," if guarantee["delta"] else ""
+    return (
+        f"If {unit} {change}, no conclusion drawn from this release would become more than "
+        f"{format_number(plain['odds_factor'])} times as likely,{extra} whatever else is known about that "
+        "person."
+    )
+
+
+def _attack_section(plain: dict[str, Any], curve: tuple[float, ...]) -> list[Block]:
+    """Return the rates at which an attack recognises records that were used, and the curve of all of them."""
+    rows = [
+        (
+            f"{attack['false_positive_rate']:.1%}",
+            ReportNumber(value=attack["true_positive_rate"], percent=True),
         )
-    if guarantee["arithmetic"] == "real":
-        warnings.append("The proof is for ideal real-valued noise; the program used floating point.")
-    return [meaning, attack, *warnings]
+        for attack in plain["attacks"]
+    ]
+    text = (
+        "An attack infers whether a record was used, knowing all others. Its true positive rate (TPR) is the fraction "
+        "of records in use that it recognises, its false positive rate (FPR) that of others that it accuses."
+    )
+    headers = ("false positive rate", "true positive rate, at most")
+    return [Paragraph(text=text), ReportTable(headers=headers, rows=rows), _tradeoff_section(curve)]
 
 
 def protected_facts(subject: ReportSubject) -> tuple[str, ...]:

@@ -1,15 +1,14 @@
 """JSON Schema of the schema file, generated from the rules that read it: editors check and complete a draft with it.
 
 It accepts every file that loads; some files that it accepts are still refused, since it cannot compare the ends of a
-range or read labels. docs/assets/schema-file.json is its text; `python -m dplangevin.schema.json_schema` prints it.
+range or read labels. docs/assets/schemas/schema.json is its text, see `dplangevin.report.file_schemas`.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
+from dplangevin._plain import JSON_SCHEMA_DRAFT
 from dplangevin.schema.columns import COLUMN_KEYS, MAX_BUCKETS, MISSING_RULES
 from dplangevin.schema.learned import LEARN
 from dplangevin.schema.schema import VERSION
@@ -64,7 +63,7 @@ def build_json_schema() -> dict[str, Any]:
     ]
     pair = {"type": "array", "items": _NAME, "minItems": 2, "maxItems": 2}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": JSON_SCHEMA_DRAFT,
         "title": "Public schema of a table",
         **_describe_object(
             {
@@ -88,7 +87,3 @@ def _describe_kind(kind: str, keys: set[str]) -> dict[str, Any]:
 
 def _describe_object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(build_json_schema(), indent=2) + "\n")

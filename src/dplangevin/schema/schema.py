@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dplangevin import _check, _files, _plain
-from dplangevin._notebook import render_table
+from dplangevin._templates import render_table
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import (
     MISSING_RULES,

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from dplangevin.errors import InvalidParameter
+from dplangevin.report.plots import Line, Plot
 
 ACCOUNT_METHODS = {
     "sgd": "DP-SGD (random batches)",
@@ -102,35 +103,10 @@ def _smaller_runs(options: dict[str, Any]) -> list[tuple[float, float]]:
     return rows
 
 
-def curve_svg(rows: Sequence[tuple[float, float]]) -> Markup:
+def draw_curve(rows: Sequence[tuple[float, float]]) -> Markup | str:
     """Return epsilon against the number of steps as an inline picture; the table beside it has the numbers."""
-    drawn = [(steps, epsilon) for steps, epsilon in rows if 0 < steps < math.inf and 0 < epsilon < math.inf]
-    if len(drawn) < 2:
-        return Markup("")
-    width, height, left, bottom = 480, 280, 56, 62
-    top = max(epsilon for _, epsilon in drawn) * 1.05
-    first, last = math.log10(drawn[0][0]), math.log10(drawn[-1][0])
-
-    def place(steps: float, epsilon: float) -> tuple[float, float]:
-        across = (math.log10(steps) - first) / (last - first)
-        return left + across * (width - left - 16), (height - bottom) * (1 - epsilon / top) + 8
-
-    places = [place(*row) for row in drawn]
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    dots = "".join(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in places)
-    ticks = ""
-    for value in (0.0, top / 2.1, top / 1.05):
-        y = place(drawn[0][0], value)[1]
-        ticks += f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
-        ticks += f'<line class="grid" x1="{left}" x2="{width - 16}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    labels = ""
-    for index, anchor in ((0, "start"), (len(drawn) // 2, "middle"), (-1, "end")):
-        x, steps = places[index][0], drawn[index][0]
-        y = height - bottom + 28
-        labels += f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{steps:,.0f}</text>'
-    title = escape(f"Epsilon against the number of steps, from {drawn[0][1]:.3g} to {drawn[-1][1]:.3g}")
-    return Markup(
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{ticks}{labels}'
-        f'<polyline class="curve" points="{points}"/>{dots}'
-        f'<text class="tick" x="{(left + width) / 2}" y="{height - 8}" text-anchor="middle">steps</text></svg>'
-    )
+    if len(rows) < 2:
+        return ""
+    description = f"Epsilon against the number of steps, from {rows[0][1]:.3g} to {rows[-1][1]:.3g}"
+    line = Line(label="this run, and shorter ones", points=rows)
+    return Plot(lines=[line], x_label="steps", y_label="epsilon", description=description, log=True).to_svg()

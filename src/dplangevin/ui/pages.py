@@ -17,17 +17,18 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from dplangevin._templates import template_environment
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.report.document import ReportNumber
 from dplangevin.ui import plans
-from dplangevin.ui.accountant import ACCOUNT_FIELDS, ACCOUNT_METHODS, answer_form, curve_svg
+from dplangevin.ui.accountant import ACCOUNT_FIELDS, ACCOUNT_METHODS, answer_form, draw_curve
 from dplangevin.ui.drafts import (
     COUNTS,
     MODEL_TEXTS,
@@ -91,12 +92,6 @@ def show_cell(text: str) -> Markup:
         return show_name(text)
 
 
-def show_percent(value: float) -> Markup:
-    """Return a bound on a probability in percent, rounded up."""
-    shown = min(100.0, math.ceil(value * 1000 - 1e-9) / 10)
-    return Markup('<data value="{}">{}%</data>').format(repr(value), f"{shown:.1f}")
-
-
 class PageRoutes:
     """The pages of one server.
 
@@ -113,17 +108,11 @@ class PageRoutes:
         self.drafts = DraftStore(folder / ".drafts")
         self.runner = ReleaseRunner(folder, ledger)
         self.guard: RequestGuard | None = None
-        self._templates = Environment(
-            loader=PackageLoader("dplangevin.ui"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        self._templates = template_environment()
         self._templates.filters |= {
             "name": show_name,
             "number": show_number,
-            "percent": show_percent,
+            "percent": lambda value: ReportNumber(value=value, percent=True),
             "cell": show_cell,
         }
         self._declaring = threading.Lock()
@@ -172,7 +161,7 @@ class PageRoutes:
             "ledger_url": self.ledger,
             "notes": self.runner.notes[-3:],
         }
-        text = self._templates.get_template(template).render(common | values)
+        text = self._templates.get_template(f"page/{template}").render(common | values)
         return HTMLResponse(text, status_code=status)
 
     def show_error(self, request: Request, message: str, status: int) -> Response:
@@ -618,7 +607,7 @@ class PageRoutes:
         if "delta" in query:
             try:
                 values["answer"], rows = answer_form(method, query)
-                values["curve"] = curve_svg(rows)
+                values["curve"] = draw_curve(rows)
                 values["rows"] = rows
             except DplangevinError as error:
                 values["error"] = str(error)

@@ -147,7 +147,7 @@ def test_a_log_gets_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LOG_LINES", 0.0)
-    with _progress.progress(log=True):
+    with _progress.log_to_stderr():
         list(_progress.iterate_with_progress(range(2), "steps"))
         list(_progress.iterate_with_progress(range(2), "draws", private=True))
     lines = capsys.readouterr().err.splitlines()
@@ -156,11 +156,22 @@ def test_a_log_gets_a_line_now_and_then(
     assert lines[2:] == ["draws: still at work after 0 s"] * 2  # how many were accepted is not told
 
 
-@pytest.mark.parametrize("options", [{}, {"log": True, "quiet": True}])
 def test_a_log_gets_nothing_unasked(
-    options: dict[str, bool], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LOG_LINES", 0.0)
-    with _progress.progress(**options):
+    list(_progress.iterate_with_progress(range(2), "steps"))
+    with _progress.log_to_stderr(), _progress.progress(quiet=True):
         list(_progress.iterate_with_progress(range(2), "steps"))
+    list(_progress.iterate_with_progress(range(2), "steps"))
     assert capsys.readouterr().err == ""
+    assert not _progress.LOGGER.handlers
+
+
+def test_a_program_asks_for_the_lines_as_of_any_library(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LOG_LINES", 0.0)
+    caplog.set_level("INFO", logger="dplangevin")
+    list(_progress.iterate_with_progress(range(1), "steps"))
+    assert caplog.messages == ["steps: 1 of 1 after 0 s"]

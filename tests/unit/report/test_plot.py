@@ -46,7 +46,7 @@ def test_html_is_self_contained(tmp_path: Path) -> None:
     tags: list[str] = []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, attrs: tags.append(tag)  # type: ignore[method-assign]
-    parser.feed(page)
+    parser.feed(page.replace('<link rel="icon" href="data:,">', ""))
     assert {"svg", "table"} <= set(tags)
     assert not {"script", "img", "link", "iframe"} & set(tags)
     assert not re.search(r"""(src|href)=["']https?:""", page.replace('xlink:href="#', ""))

@@ -30,9 +30,9 @@ from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.release import Release
 from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
-from dplangevin.report import html
 from dplangevin.report.answer import format_number
 from dplangevin.report.document import write_document
+from dplangevin.report.plots import Line, Plot
 from dplangevin.report.release import release_document, tradeoff_at
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -304,8 +304,8 @@ def test_the_command_line_writes_reports(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_plots_survive_odd_points() -> None:
-    line = html.Line(label="<x>", points=[(1.0, math.inf), (math.nan, 2.0)])
-    empty = html.render_svg(html.Plot(lines=[line], x_label="x", y_label="y", description="odd"))
+    line = Line(label="<x>", points=[(1.0, math.inf), (math.nan, 2.0)])
+    empty = Plot(lines=[line], x_label="x", y_label="y", description="odd").to_svg()
     assert "nothing to draw" in empty
     for log in (False, True):
         for points in (
@@ -314,14 +314,14 @@ def test_plots_survive_odd_points() -> None:
             [(1e-9, 1e9), (1e9, 1e-9)],
             [(3.0, 0.0), (3.0, 5.0)],
         ):
-            plot = html.Plot(
-                lines=[html.Line(label="a", points=points)],
+            plot = Plot(
+                lines=[Line(label="a", points=points)],
                 x_label="x",
                 y_label="y",
                 description="w",
                 log=log,
             )
-            drawn = html.render_svg(plot)
+            drawn = plot.to_svg()
             assert "nan" not in drawn
             places = [float(v) for v in re.findall(r"c[xy]=\"([-\d.]+)\"", drawn)]
             assert all(-1 <= place <= 500 for place in places)
@@ -348,9 +348,8 @@ def test_a_browser_shows_it_without_complaint(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")
 def test_the_browser_would_complain(tmp_path: Path) -> None:
-    page = html.render_page(
-        "test", '<img src="http://127.0.0.1:9/x.png"><script>console.error("seen")</script>'
-    )
+    bad = '<img src="http://127.0.0.1:9/x.png"><script>console.error("seen")</script></body>'
+    page = release_document(_release()).to_html().replace("</body>", bad)
     (tmp_path / "bad.html").write_text(page)
     assert CHROMIUM is not None
     done = subprocess.run(

@@ -213,7 +213,7 @@ def test_counts_by_parts_and_by_timestamps() -> None:
 
 
 def test_the_published_json_schema_accepts_what_loads() -> None:
-    published = json.loads((Path(__file__).parents[3] / "docs/assets/schema-file.json").read_text())
+    published = json.loads((Path(__file__).parents[3] / "docs/assets/schemas/schema.json").read_text())
     assert published == build_json_schema()
     check = jsonschema.Draft202012Validator(published)
     learnable = Schema.learn(
