@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -24,18 +24,17 @@ _MAX_TEXT_LENGTH = 10_000
 _MAX_COUNT = 2**53
 JSON_SCHEMA_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
+T = TypeVar("T")
 ValueReader = Callable[[str, Any], Any]
 """A function (location, plain or typed value) -> checked typed value; `describes` adds what it accepts."""
 
 
-def describes(**json_schema: Any) -> Callable[[ValueReader], ValueReader]:
+def describes(**json_schema: Any) -> Callable[[Callable[[str, Any], T]], Callable[[str, Any], T]]:
     """Return a decorator that states the JSON Schema of the values that a reader accepts, or of a superset of them."""
 
-    def add(read: ValueReader) -> ValueReader:
+    def add(read: Callable[[str, Any], T]) -> Callable[[str, Any], T]:
         @wraps(read)
-        def read_value(
-            where: str, value: Any
-        ) -> Any:  # another function: `read` may have its own description
+        def read_value(where: str, value: Any) -> T:  # another function: `read` may have its own description
             return read(where, value)
 
         read_value.json_schema = json_schema  # type: ignore[attr-defined]

@@ -230,7 +230,7 @@ def answer_to_dict(answer: AccountAnswer) -> dict[str, Any]:
         plain.update([answer.calibrated_parameter] if answer.calibrated_parameter else ())
         if answer.steps is not None:
             plain["steps"] = answer.steps
-    return replace_infinities(plain)
+    return dict(replace_infinities(plain))
 
 
 def answer_to_json(answer: AccountAnswer) -> str:
