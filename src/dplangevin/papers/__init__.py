@@ -49,7 +49,10 @@ if TYPE_CHECKING:
         thesis_moment_factor as thesis_moment_factor,
     )
     from dplangevin.papers.mirror_formulas import (
+        PublicRows as PublicRows,
+        best_public_rows as best_public_rows,
         chi_factor as chi_factor,
+        count_public_rows as count_public_rows,
         cross_polytope_width as cross_polytope_width,
         effective_noise as effective_noise,
         ellipsoid_width as ellipsoid_width,
@@ -66,9 +69,14 @@ if TYPE_CHECKING:
         chourasia_quadratic as chourasia_quadratic,
         chourasia_quadratic_lower as chourasia_quadratic_lower,
         chourasia_strongly_convex as chourasia_strongly_convex,
+        lemma_2_6 as lemma_2_6,
+        lemma_2_6_max_order as lemma_2_6_max_order,
         lemma_6_risk as lemma_6_risk,
+        log_sobolev_information as log_sobolev_information,
         printed_definition_2_5 as printed_definition_2_5,
+        propagate_log_sobolev as propagate_log_sobolev,
         quadratic_exact as quadratic_exact,
+        renyi_from_profile as renyi_from_profile,
         theorem_4 as theorem_4,
         theorem_4_renyi as theorem_4_renyi,
     )
