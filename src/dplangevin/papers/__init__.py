@@ -31,8 +31,14 @@ if TYPE_CHECKING:
         best_restart_mu as best_restart_mu,
         hull_energy as hull_energy,
     )
-    from dplangevin.papers.concordance import PAPERS as PAPERS, ROWS as ROWS
-    from dplangevin.papers.concordance.page import Paper as Paper, Row as Row
+    from dplangevin.papers.concordance import (
+        ITEMS as ITEMS,
+        PAPERS as PAPERS,
+        ROWS as ROWS,
+        Item as Item,
+        Paper as Paper,
+        Row as Row,
+    )
     from dplangevin.papers.gallery import (
         FIGURES as FIGURES,
         figure_module as figure_module,
