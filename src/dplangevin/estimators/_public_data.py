@@ -185,8 +185,8 @@ def _describe_tuned_plan(
     ]
     if math.isfinite(tuned.n_public_enough):
         reasons.append(
-            f"about {max(1, round(tuned.n_public_enough)):,} public rows from the same distribution are enough to "
-            "start nearer than 0"
+            f"it is nearer than 0 from about {max(1, round(tuned.n_public_enough)):,} public rows of the same "
+            "distribution on"
         )
     if spec.n_steps == 0:
         reasons.append("public-only: no private record is used and no budget is spent")

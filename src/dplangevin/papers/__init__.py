@@ -60,14 +60,14 @@ if TYPE_CHECKING:
         chi_factor as chi_factor,
         count_public_rows as count_public_rows,
         cross_polytope_width as cross_polytope_width,
-        effective_noise as effective_noise,
         ellipsoid_width as ellipsoid_width,
         mirror_population_risk as mirror_population_risk,
         mirror_risk as mirror_risk,
-        printed_effective_noise as printed_effective_noise,
+        noise_along as noise_along,
+        printed_noise_along as printed_noise_along,
         public_gradient_radius as public_gradient_radius,
         regression_risk as regression_risk,
-        varying_effective_noise as varying_effective_noise,
+        varying_noise_along as varying_noise_along,
     )
     from dplangevin.papers.noisy_sgd_formulas import (
         chourasia_composition as chourasia_composition,

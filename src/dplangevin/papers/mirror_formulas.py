@@ -128,15 +128,13 @@ def count_public_rows(
     )
 
 
-def effective_noise(
-    direction: ArrayLike, eigenvalues: ArrayLike, step_size: float, noise_std: float
-) -> float:
+def noise_along(direction: ArrayLike, eigenvalues: ArrayLike, step_size: float, noise_std: float) -> float:
     """Theorem 81, exact: E |<theta^ - theta-, v>| = eta sigma sqrt((2 / pi) sum (a_i / l_i)^2), v = sum a_i v_i."""
     ratios = np.asarray(direction, float) / np.asarray(eigenvalues, float)
     return step_size * noise_std * math.sqrt(2 / math.pi) * float(np.linalg.norm(ratios))
 
 
-def printed_effective_noise(
+def printed_noise_along(
     direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_std: float
 ) -> float:
     """Theorem 87 as printed, without its tail term: the Euclidean norm of a_i / w_i. FALSE for five directions or more.
@@ -144,10 +142,10 @@ def printed_effective_noise(
     Fixed eigenvectors make Psi a sum of functions of one coordinate each. If its curvature is w on the side a_i > 0 and
     huge on the other, noise moves the iterate to one side only, and k such moves add up instead of cancelling.
     """
-    return effective_noise(direction, least_weights, step_size, noise_std)
+    return noise_along(direction, least_weights, step_size, noise_std)
 
 
-def varying_effective_noise(
+def varying_noise_along(
     direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_std: float
 ) -> float:
     """What holds in place of Theorem 87: eta sigma sqrt(2 / pi) sum |a_i| / w_i, w_i the least curvature along i.

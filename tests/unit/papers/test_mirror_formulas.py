@@ -41,7 +41,7 @@ def test_effective_noise_is_exact() -> None:
     rng = np.random.default_rng(1)
     eigenvalues, direction = np.array([0.1, 0.5, 2.0]), np.array([0.6, 0.0, 0.8])
     moves = 0.3 * 0.2 * np.abs(rng.standard_normal((100_000, 3)) / eigenvalues @ direction)
-    assert ref.effective_noise(direction, eigenvalues, 0.3, 0.2) == pytest.approx(
+    assert ref.noise_along(direction, eigenvalues, 0.3, 0.2) == pytest.approx(
         moves.mean(), abs=4 * moves.std() / math.sqrt(1e5)
     )
 
@@ -54,8 +54,8 @@ def test_theorem_87_is_false_and_what_holds_instead() -> None:
     moves = np.where(noise > 0, noise, noise / 1e6)  # the mirror step: psi'(theta_i) = b_i
     found = np.abs(moves @ direction)
     error = 5 * found.std() / math.sqrt(len(found))
-    assert found.mean() - error > 1.9 * ref.printed_effective_noise(direction, weights, 1.0, 1.0)
-    assert found.mean() + error < ref.varying_effective_noise(direction, weights, 1.0, 1.0)
+    assert found.mean() - error > 1.9 * ref.printed_noise_along(direction, weights, 1.0, 1.0)
+    assert found.mean() + error < ref.varying_noise_along(direction, weights, 1.0, 1.0)
 
 
 def test_theorem_83_bounds_a_run() -> None:
