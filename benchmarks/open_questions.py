@@ -125,7 +125,7 @@ def plateau() -> str:
                     table(["n", "b", "sigma", "T", "shifts", "blocks", "exact"], [r[:7] for r in rows[-4:]]),
                     file=sys.stderr,
                 )
-                if n == 1000 and noise_std == 0.1:
+                if n == 1000 and noise_std == 0.3:
                     times = [cell[0] if math.isfinite(cell[0]) else 1e6 for cell in found]
                     for i, label in ((1, "shifts (3.3)"), (2, "blocks"), (3, "linear losses, exact")):
                         curves[f"{label}, b = {size}"] = times, [cell[i] for cell in found]
