@@ -70,7 +70,7 @@ def cells() -> tuple[Cell, ...]:
     """Return the cells of both tables."""
     flat, strong, hilly = _logistic(0.0), _logistic(STRONG), _logistic(0.0, Sigmoid())
 
-    def draws(
+    def draw_models(
         make: Callable[[int], Problem], objective: str = "empirical", tier: str = "pure"
     ) -> Callable[..., object]:
         def plan(n: int) -> tuple[Plan, float]:
@@ -81,7 +81,7 @@ def cells() -> tuple[Cell, ...]:
 
         return plan
 
-    def iterated(population: bool) -> Callable[..., object]:
+    def draw_in_stages(population: bool) -> Callable[..., object]:
         def plan(n: int) -> tuple[Plan, float]:
             planned = plan_iterated(strong(n), EPSILON, population=population)
             bound = planned.population_risk
@@ -89,7 +89,7 @@ def cells() -> tuple[Cell, ...]:
 
         return plan
 
-    def diffusion(make: Callable[[int], Problem], population: bool) -> Callable[..., object]:
+    def run_diffusion(make: Callable[[int], Problem], population: bool) -> Callable[..., object]:
         def plan(n: int) -> tuple[Plan, float]:
             problem = make(n)
             kind = "weighted" if problem.ridge else "average"
@@ -100,7 +100,7 @@ def cells() -> tuple[Cell, ...]:
 
         return plan
 
-    def rashomon(delta: float, population: bool) -> Callable[..., object]:
+    def draw_good_models(delta: float, population: bool) -> Callable[..., object]:
         def plan(n: int) -> tuple[Plan, float]:
             # psi as small as the temperature allows: of order 1 / n pure, of order 1 / n^2 with delta > 0
             psi = 5.0 / n if delta == 0 else (60.0 / n) ** 2
@@ -113,33 +113,33 @@ def cells() -> tuple[Cell, ...]:
         return plan
 
     stated = (
-        ("1: pure, convex, ERM", "Theorem D.1", draws(flat), flat, "-1", False),
-        ("1: pure, strongly convex, ERM", "Theorem D.3", iterated(False), strong, "-2", False),
-        ("1: pure, non-convex, ERM", "Theorem D.5", draws(hilly, tier="exact"), hilly, "-1", False),
-        ("1: pure, convex, SCO", "Theorem E.4", draws(flat, "population"), flat, "-1/2, -1", True),
-        ("1: pure, strongly convex, SCO", "Theorem E.6", iterated(True), strong, "-1, -2", True),
-        ("1: (eps, delta), convex, ERM", "Theorem F.1", diffusion(flat, False), flat, "-1", False),
+        ("1: pure, convex, ERM", "Theorem D.1", draw_models(flat), flat, "-1", False),
+        ("1: pure, strongly convex, ERM", "Theorem D.3", draw_in_stages(False), strong, "-2", False),
+        ("1: pure, non-convex, ERM", "Theorem D.5", draw_models(hilly, tier="exact"), hilly, "-1", False),
+        ("1: pure, convex, SCO", "Theorem E.4", draw_models(flat, "population"), flat, "-1/2, -1", True),
+        ("1: pure, strongly convex, SCO", "Theorem E.6", draw_in_stages(True), strong, "-1, -2", True),
+        ("1: (eps, delta), convex, ERM", "Theorem F.1", run_diffusion(flat, False), flat, "-1", False),
         (
             "1: (eps, delta), strongly convex, ERM",
             "Theorem F.2",
-            diffusion(strong, False),
+            run_diffusion(strong, False),
             strong,
             "-2",
             False,
         ),
-        ("1: (eps, delta), convex, SCO", "Theorem F.4", diffusion(flat, True), flat, "-1/2, -1", True),
+        ("1: (eps, delta), convex, SCO", "Theorem F.4", run_diffusion(flat, True), flat, "-1/2, -1", True),
         (
             "1: (eps, delta), strongly convex, SCO",
             "Theorem F.5",
-            diffusion(strong, True),
+            run_diffusion(strong, True),
             strong,
             "-1, -2",
             True,
         ),
-        ("2: pure, ERM", "Theorem 2.4", rashomon(0.0, False), _mean, "-1", False),
-        ("2: (eps, delta), ERM", "Theorem 2.4", rashomon(DELTA, False), _mean, "-2", False),
-        ("2: pure, SCO", "Theorem 2.6", rashomon(0.0, True), _mean, "-1/2, -1", True),
-        ("2: (eps, delta), SCO", "Theorem 2.6", rashomon(DELTA, True), _mean, "-1/2, -1", True),
+        ("2: pure, ERM", "Theorem 2.4", draw_good_models(0.0, False), _mean, "-1", False),
+        ("2: (eps, delta), ERM", "Theorem 2.4", draw_good_models(DELTA, False), _mean, "-2", False),
+        ("2: pure, SCO", "Theorem 2.6", draw_good_models(0.0, True), _mean, "-1/2, -1", True),
+        ("2: (eps, delta), SCO", "Theorem 2.6", draw_good_models(DELTA, True), _mean, "-1/2, -1", True),
     )
     return tuple(
         Cell(name=name, statement=statement, plan=plan, problem=make, claimed=claimed, population=population)  # type: ignore[arg-type]
@@ -165,15 +165,15 @@ def measure(cell: Cell, n: int, seeds: int) -> tuple[float, float, float]:
     rng = np.random.default_rng([n, 1])
     judge = ProblemPotential(make_records(cell.problem(_POPULATION), np.random.default_rng(2)), 1.0)
     least = minimum(judge, cell.problem(_POPULATION)) if cell.population else 0.0
-    found = []
+    excesses = []
     for seed in range(seeds):
         data = make_records(plan.problem, rng)
         if not cell.population:
             judge = ProblemPotential(ArrayDataset(*_columns(data), cell.problem(n)), 1.0)
             least = minimum(judge, cell.problem(n))
         theta = run_plan(plan, data, seed).value.reshape(-1, 1)
-        found.append(float(judge.value(theta)[0]) - least)
-    return float(np.mean(found)), bound, float(np.std(found, ddof=1)) / math.sqrt(seeds)
+        excesses.append(float(judge.value(theta)[0]) - least)
+    return float(np.mean(excesses)), bound, float(np.std(excesses, ddof=1)) / math.sqrt(seeds)
 
 
 def _columns(data: ArrayDataset) -> tuple[Floats, Floats]:
