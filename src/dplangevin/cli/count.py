@@ -17,7 +17,8 @@ from dplangevin.errors import InvalidParameter
 if TYPE_CHECKING:
     from dplangevin.accounting.delivery import Delivery
     from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-    from dplangevin.queries import CountTable, Marginals
+    from dplangevin.queries import Marginals
+    from dplangevin.queries.count_table import WritableCounts
     from dplangevin.schema import Schema
 
 _COUNTED_PANEL, _RUN_PANEL, _OUTPUT_PANEL = "What is counted", "The run", "Output"
@@ -45,6 +46,12 @@ Columns = Annotated[
 Where = Annotated[
     list[str] | None,
     _panel_option("--where", "Rows that satisfy a SQL predicate (repeat).", _COUNTED_PANEL, "SQL"),
+]
+Groups = Annotated[
+    str | None,
+    _panel_option(
+        "--groups", "Common values of these columns, learned: a,b. Needs no schema.", _COUNTED_PANEL, "A,B"
+    ),
 ]
 Bins = Annotated[int, _panel_option("--bins", "Intervals per numeric column.", _COUNTED_PANEL, "N")]
 Delimiter = Annotated[
@@ -107,6 +114,7 @@ def count_table(
     marginals: MarginalWays = 0,
     columns: Columns = None,
     where: Where = None,
+    groups: Groups = None,
     bins: Bins = 10,
     delimiter: Delimiter = None,
     adjacency: o.Adjacency = "replace-one",
@@ -122,40 +130,62 @@ def count_table(
 ) -> None:
     """Release counts with the smallest worst-case error: marginal tables, and rows that satisfy SQL predicates.
 
-    The noise and its error are printed before the file is read; the guarantee covers the whole output.
+    The noise and its error are printed before the file is read; the guarantee covers the whole output. `--groups`
+    counts the values of columns whose values nobody can list: those that are common enough are released.
     """
     from dplangevin.cli import _tables
-    from dplangevin.queries import count_file
+    from dplangevin.queries import CountTable, GroupCounts, count_file, count_learned_groups
     from dplangevin.schema import Schema
 
-    if not (marginals or columns or where):
-        raise InvalidParameter("nothing to count: give --marginals, --columns or --where.")
+    if groups and (marginals or columns or where or schema or total is not None):
+        raise InvalidParameter(
+            "--groups is a release of its own, without a schema; leave --marginals, --columns, --where, --schema and "
+            "--total to another command."
+        )
+    if not (marginals or columns or where or groups):
+        raise InvalidParameter("nothing to count: give --marginals, --columns, --where or --groups.")
     _check_output(output, data, schema, release_options, total)
     loaded_schema = Schema.load(schema) if schema is not None else None
     is_verbose = not (output_format.quiet or output_format.as_json)
+    counts: CountTable | GroupCounts
     with _outputs.deliver_results(release_options) as delivery:
-        counts = count_file(
-            data,
-            schema=loaded_schema,
-            queries=where,
-            marginals=_build_marginals(loaded_schema, marginals, columns, bins),
-            epsilon=epsilon,
-            delta=delta,
-            adjacency=adjacency,
-            objective=objective,
-            max_rows_per_person=max_rows_per_person,
-            memory=memory,
-            secure=secure,
-            dialect=_tables.text_dialect(delimiter),
-            random_state=release_options.random_state,
-            ledger=release_options.open_budget("dplangevin count"),
-            checkpoint=release_options.checkpoint,
-            announce=_announce_mechanism if is_verbose else None,
-            progress=_print_progress if is_verbose and sys.stderr.isatty() else None,
-        )
+        if groups:
+            counts = count_learned_groups(
+                data,
+                _split_list(groups),
+                epsilon=epsilon,
+                delta=delta,
+                adjacency=adjacency,  # type: ignore[arg-type]
+                max_rows_per_person=max_rows_per_person,
+                secure=secure,
+                dialect=_tables.text_dialect(delimiter),
+                random_state=release_options.random_state,
+                ledger=release_options.open_budget("dplangevin count"),
+                checkpoint=release_options.checkpoint,
+            )
+        else:
+            counts = count_file(
+                data,
+                schema=loaded_schema,
+                queries=where,
+                marginals=_build_marginals(loaded_schema, marginals, columns, bins),
+                epsilon=epsilon,
+                delta=delta,
+                adjacency=adjacency,
+                objective=objective,
+                max_rows_per_person=max_rows_per_person,
+                memory=memory,
+                secure=secure,
+                dialect=_tables.text_dialect(delimiter),
+                random_state=release_options.random_state,
+                ledger=release_options.open_budget("dplangevin count"),
+                checkpoint=release_options.checkpoint,
+                announce=_announce_mechanism if is_verbose else None,
+                progress=_print_progress if is_verbose and sys.stderr.isatty() else None,
+            )
         _deliver_counts(
             delivery,
-            counts if raw else counts.postprocess(total=total),
+            counts.postprocess(total=total) if isinstance(counts, CountTable) and not raw else counts,
             output,
             as_json=output_format.as_json,
         )
@@ -280,7 +310,7 @@ def _build_marginals(
     return Marginals.from_schema(schema, ways=ways or 1, columns=sets, bins=bins)
 
 
-def _deliver_counts(delivery: Delivery, table: CountTable, output: Path | None, *, as_json: bool) -> None:
+def _deliver_counts(delivery: Delivery, table: WritableCounts, output: Path | None, *, as_json: bool) -> None:
     def json_text() -> str:
         return json.dumps(table.to_dict(), allow_nan=False) + "\n"
 
@@ -292,11 +322,11 @@ def _deliver_counts(delivery: Delivery, table: CountTable, output: Path | None, 
         delivery.add_result("the counts", output, table.write, json_text)
     delivery.finish()
     if as_json and output is not None:
-        short = {"mechanism": table.mechanism.to_dict(), "output": str(output)}
+        short = {"mechanism": table.metadata()["mechanism"], "output": str(output)}
         typer.echo(json.dumps(short, allow_nan=False))
 
 
-def _tab_separated_lines(table: CountTable) -> str:
+def _tab_separated_lines(table: WritableCounts) -> str:
     rows = zip(*table.columns().values(), strict=True)
     cells = (
         "\t".join(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)
