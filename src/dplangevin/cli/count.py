@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dplangevin import _check
-from dplangevin.cli import _outputs, options as o
-from dplangevin.cli.option_groups import OutputFormat, ReleaseOptions, expand_option_groups
+from dplangevin.cli import _outputs
+from dplangevin.cli.option_groups import (
+    OUTPUT_PANEL,
+    Adjacency,
+    Delimiter,
+    Delta,
+    Epsilon,
+    OutputFormat,
+    ReleaseOptions,
+    RowsPerPerson,
+    SchemaFile,
+    Secure,
+    expand_option_groups,
+)
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -21,7 +33,7 @@ if TYPE_CHECKING:
     from dplangevin.queries.count_table import WritableCounts
     from dplangevin.schema import Schema
 
-_COUNTED_PANEL, _RUN_PANEL, _OUTPUT_PANEL = "What is counted", "The run", "Output"
+_COUNTED_PANEL, _RUN_PANEL = "What is counted", "The run"
 
 
 def _panel_option(name: str, help_text: str, panel: str, metavar: str | None = None, *short: str) -> Any:
@@ -32,9 +44,6 @@ def _panel_option(name: str, help_text: str, panel: str, metavar: str | None = N
 
 Data = Annotated[
     Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a quoted pattern.", metavar="DATA")
-]
-SchemaFile = Annotated[
-    Path | None, _panel_option("--schema", "The public schema, JSON or TOML.", _COUNTED_PANEL, "FILE")
 ]
 MarginalWays = Annotated[
     int, _panel_option("--marginals", "All marginal tables of N columns; 0: none.", _COUNTED_PANEL, "N")
@@ -54,34 +63,17 @@ Groups = Annotated[
     ),
 ]
 Bins = Annotated[int, _panel_option("--bins", "Intervals per numeric column.", _COUNTED_PANEL, "N")]
-Delimiter = Annotated[
-    str | None,
-    _panel_option(
-        "--delimiter", "Delimiter of a text file; default: comma, tab for .tsv.", _COUNTED_PANEL, "MARK"
-    ),
-]
 Objective = Annotated[
     str, _panel_option("--objective", "The error to minimise: max or rmse.", _RUN_PANEL, "WORD")
 ]
-RowsPerPerson = Annotated[
-    int, _panel_option("--max-rows-per-person", "Protect people who own up to N rows.", _RUN_PANEL, "N")
-]
-Secure = Annotated[
-    bool | None,
-    _panel_option(
-        "--secure/--no-secure",
-        "Exact noise or refused / floating point allowed. Default: exact where a sampler exists.",
-        _RUN_PANEL,
-    ),
-]
 Memory = Annotated[str, _panel_option("--memory", "Memory for reading the table.", _RUN_PANEL, "SIZE")]
 Raw = Annotated[
-    bool, _panel_option("--raw", "No post-processing: may be negative or fractional.", _OUTPUT_PANEL)
+    bool, _panel_option("--raw", "No post-processing: may be negative or fractional.", OUTPUT_PANEL)
 ]
-Total = Annotated[float | None, _panel_option("--total", "Public number of rows.", _OUTPUT_PANEL, "N")]
+Total = Annotated[float | None, _panel_option("--total", "Public number of rows.", OUTPUT_PANEL, "N")]
 Output = Annotated[
     Path | None,
-    _panel_option("--output", "Write .parquet, .csv or .json; default: print.", _OUTPUT_PANEL, "FILE", "-o"),
+    _panel_option("--output", "Write .parquet, .csv or .json; default: print.", OUTPUT_PANEL, "FILE", "-o"),
 ]
 RequiredSchema = Annotated[
     Path, _panel_option("--schema", "The public schema, JSON or TOML.", _COUNTED_PANEL, "FILE")
@@ -100,15 +92,15 @@ By = Annotated[
 ]
 SummaryOutput = Annotated[
     Path | None,
-    _panel_option("--output", "Write .csv or .json; default: print.", _OUTPUT_PANEL, "FILE", "-o"),
+    _panel_option("--output", "Write .csv or .json; default: print.", OUTPUT_PANEL, "FILE", "-o"),
 ]
 
 
 @expand_option_groups
 def count_table(
     data: Data,
-    epsilon: o.TargetEpsilon,
-    delta: o.TargetDelta,
+    epsilon: Epsilon,
+    delta: Delta,
     *,
     schema: SchemaFile = None,
     marginals: MarginalWays = 0,
@@ -117,7 +109,7 @@ def count_table(
     groups: Groups = None,
     bins: Bins = 10,
     delimiter: Delimiter = None,
-    adjacency: o.Adjacency = "replace-one",
+    adjacency: Adjacency = "replace-one",
     objective: Objective = "max",
     max_rows_per_person: RowsPerPerson = 1,
     secure: Secure = None,
@@ -198,8 +190,8 @@ def count_table(
 @expand_option_groups
 def summarize_file(
     data: Data,
-    epsilon: o.TargetEpsilon,
-    delta: o.TargetDelta,
+    epsilon: Epsilon,
+    delta: Delta,
     *,
     schema: RequiredSchema,
     columns: NumericColumns = None,
@@ -207,7 +199,7 @@ def summarize_file(
     quantiles: Quantiles = None,
     by: By = None,
     delimiter: Delimiter = None,
-    adjacency: o.Adjacency = "replace-one",
+    adjacency: Adjacency = "replace-one",
     max_rows_per_person: RowsPerPerson = 1,
     secure: Secure = None,
     release_options: ReleaseOptions,

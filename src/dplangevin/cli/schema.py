@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dplangevin import _files
+from dplangevin.cli.option_groups import AsJson
 from dplangevin.errors import InvalidParameter
 
 app = typer.Typer(
@@ -17,7 +18,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("init")

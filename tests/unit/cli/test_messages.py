@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["audit", "--model", "ridge", "--epsilon", "-1"], "--epsilon must be positive"),
         (["audit", "pipeline", "json:dumps", "--table", "numbers.csv", "--bound", "-1"], "--bound must not be"),
-        (["count", "people.csv", "--epsilon", "1", "--delta", "1e-6"], "--marginals, --columns or --where"),
+        (["count", "people.csv", "--epsilon", "1", "--delta", "1e-6"], "--marginals, --columns, --where or --groups"),
         (
             ["ledger", "init", "--ledger", "sqlite:///b.db", "--dataset", "a", "--epsilon", "1", "--delta", "2"],
             "--delta must",
