@@ -85,7 +85,9 @@ def cells() -> tuple[Cell, ...]:
         def plan(n: int) -> tuple[Plan, float]:
             planned = plan_iterated(strong(n), EPSILON, population=population)
             bound = planned.population_risk
-            return planned.plan, planned.excess_risk if bound is None else bound
+            bound = planned.excess_risk if bound is None else bound
+            assert bound is not None
+            return planned.plan, bound
 
         return plan
 
