@@ -151,13 +151,9 @@ def cells() -> tuple[Cell, ...]:
 
 def make_records(problem: Problem, rng: np.random.Generator) -> ArrayDataset:
     """Return synthetic records of a problem: uniform rows, and logistic labels for a classifier."""
-    n, half = problem.n, 0.35 if isinstance(problem.loss, Mean) else 0.7
-    rows = rng.uniform(-half, half, (n, 2))
-    labels = (
-        np.zeros(n)
-        if isinstance(problem.loss, Mean)
-        else (rng.random(n) < 1 / (1 + np.exp(-3 * rows[:, 0]))) * 1.0
-    )
+    n, is_classifier = problem.n, problem.bounds.classes is not None
+    rows = rng.uniform(-1, 1, (n, 2)) * (0.7 if is_classifier else 0.35)
+    labels = (rng.random(n) < 1 / (1 + np.exp(-3 * rows[:, 0]))) * 1.0 if is_classifier else np.zeros(n)
     return ArrayDataset(rows, labels, problem)
 
 
@@ -186,7 +182,7 @@ def _columns(data: ArrayDataset) -> tuple[Floats, Floats]:
 def minimum(score: ProblemPotential, problem: Problem) -> float:
     """Return the least value, by projected descent; on a grid first, where the loss is not convex."""
     theta = np.zeros((2, 1))
-    if isinstance(problem.loss, Sigmoid):
+    if not problem.constants.convex:
         axis = np.linspace(-0.7, 0.7, 29)
         grid = np.stack(np.meshgrid(axis, axis)).reshape(2, -1)
         theta = grid[:, [int(np.argmin(score.value(grid)))]]
