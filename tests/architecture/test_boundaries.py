@@ -20,7 +20,7 @@ OTHER_MEANINGS = {
 }
 """Names of mechanisms or theorems that are also other things, which these files speak of."""
 SPEAKING_OF_THEM = {
-    "audit/_traced_noise.py",
+    "audit/replay.py",
     "cli/main.py",
     "data/exact_records.py",
     "data/slope_enclosures.py",
@@ -38,6 +38,7 @@ SPEAKING_OF_THEM = {
     "report/rashomon.py",
     "report/release.py",
     "report/curve.py",
+    "report/file_schemas.py",
     "ui/drafts.py",
 }
 IMPORTING_BY_NAME = {

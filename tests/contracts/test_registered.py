@@ -33,7 +33,7 @@ from dplangevin.accounting.registry import (
 )
 from dplangevin.accounting.theorem import Spec, Theorem
 from dplangevin.audit import replay
-from dplangevin.audit._traced_noise import TracingGenerator
+from dplangevin.audit.replay import TracingGenerator
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.mechanism import Mechanism, run_plan

@@ -23,8 +23,7 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.audit import ReplayResult, replay
-from dplangevin.audit._traced_noise import NoiseTape, trace_noise
-from dplangevin.audit.replay import NoisyRelease, find_differences
+from dplangevin.audit.replay import NoiseTape, NoisyRelease, find_differences, trace_noise
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._raw_table import PrivacyUnit, plan_raw_fit

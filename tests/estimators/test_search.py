@@ -179,12 +179,15 @@ def test_no_attempt_at_all_is_said() -> None:
         RepeatedSelection().run(price, attempts, Never(np.random.PCG64(0)))
 
 
-def test_nothing_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_counts_the_attempts(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     table = data(1000)
     seen: list[int] = []
-    with progress(lambda step, total: seen.append(step), log=True):
+    with progress(lambda step, total: seen.append(step)), caplog.at_level("INFO", logger="dplangevin"):
         search(verbose=True).fit(table[["x"]], table.y)
     assert not seen
+    assert not caplog.records
     assert capsys.readouterr().err == ""
 
 

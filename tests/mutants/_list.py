@@ -144,7 +144,7 @@ FILES = {
     "counting": "src/dplangevin/queries/count.py",
     "counts_by_group": "src/dplangevin/rashomon/fairness.py",
     "sums_price": f"{_MECHANISMS}/noisy_answers/theorem.py",
-    "clipping": "src/dplangevin/problem/bounds.py",
+    "clipping": "src/dplangevin/problem/constants.py",
     "payment": f"{_ACCOUNTING}/charge.py",
     "mirror_price": f"{_MECHANISMS}/mirror_descent/spec.py",
     "statistics_price": f"{_MECHANISMS}/moments/spec.py",

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
         Releasable as Releasable,
         charge_then_release as charge_then_release,
     )
+    from dplangevin.accounting.compose import (
+        AttackAdvantage as AttackAdvantage,
+        attack_advantage as attack_advantage,
+    )
     from dplangevin.accounting.conditions import Condition as Condition
     from dplangevin.accounting.conversions import (
         gdp_delta as gdp_delta,
@@ -56,9 +60,5 @@ if TYPE_CHECKING:
         guarantee_to_plain as guarantee_to_plain,
     )
     from dplangevin.accounting.theorem import Spec as Spec, Theorem as Theorem
-    from dplangevin.accounting.tradeoff import (
-        AttackAdvantage as AttackAdvantage,
-        attack_advantage as attack_advantage,
-    )
 
 __getattr__, __dir__, __all__ = attach_lazy_names(__name__)

@@ -22,15 +22,15 @@ from dplangevin.accounting.certificate import (
     join_derivations,
     repeat_derivations,
 )
-from dplangevin.accounting.conditions import Condition, merge_conditions
-from dplangevin.accounting.parts import PrivacyPart, merge_equal_parts
-from dplangevin.accounting.tradeoff import (
+from dplangevin.accounting.compose import (
     AttackAdvantage,
     attack_advantage,
     renyi_divergence,
     smallest_zcdp,
     tradeoff_curve,
 )
+from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.accounting.parts import PrivacyPart, merge_equal_parts
 from dplangevin.errors import CalibrationFailed, InvalidParameter, NotPrivateError
 from dplangevin.problem.constants import Adjacency
 

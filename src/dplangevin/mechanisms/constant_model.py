@@ -16,7 +16,7 @@ from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.problem import Problem
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
+from dplangevin.sampling.exact_noise import add_rounded_gaussian_noise
 
 WEIGHT_BITS = 20
 """Binary digits of a record's weight in units of the largest one: sums of classes are sums of whole numbers."""

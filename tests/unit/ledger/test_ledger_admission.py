@@ -23,7 +23,7 @@ from dplangevin.accounting.filter import PrivacyFilter
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Approximate, Gaussian, Pure, SampledGaussian
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
-from dplangevin.ledger import Ledger, _composition_cache
+from dplangevin.ledger import Ledger, _admission
 from dplangevin.ledger._admission import FilterStanding, replay_entry
 from dplangevin.ledger._rows import read_stored_guarantee
 from dplangevin.ledger.entry import format_rounded_down
@@ -262,7 +262,7 @@ def test_parts_that_stand_differently_are_charged_each_in_its_own_way(ledger: Le
     north, south = budget.for_part("north").remaining(), budget.for_part("south").remaining()
     assert south.pure_epsilon == pytest.approx(1.95)
     assert budget.remaining().pure_epsilon == north.pure_epsilon < south.pure_epsilon
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     assert budget.for_part("north").remaining() == north
     assert budget.for_part("south").remaining() == south
 
@@ -282,7 +282,7 @@ def test_a_programme_is_paid_once_and_each_item_is_used_once(ledger: Ledger) -> 
     for spender in (programme, copy):
         with pytest.raises(BudgetExceeded, match="no unused release"):
             spender.charge(gaussian(0.05))
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     copy.charge(pure(0.02))
     with pytest.raises(BudgetExceeded, match="0 others are unused"):
         programme.charge(pure(0.02))
@@ -375,7 +375,7 @@ def test_a_ledger_of_version_2_is_replayed(ledger: Ledger, monkeypatch: pytest.M
     budget.enter_release(full, "ab")  # what the rule of fixed costs admitted
     _as_version_2(ledger.url)
     Ledger.upgrade(ledger.url)
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     left = budget.remaining()
     assert (left.n_fixed_cost_entries, left.n_over_budget, left.gaussian_mu, left.pure_epsilon) == (
         4,

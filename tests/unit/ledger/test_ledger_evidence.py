@@ -18,7 +18,7 @@ from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.estimators.model_file import UNSEALED_CONDITION, load_model as load, save_model as save
-from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, read_head
+from dplangevin.ledger import DatasetBudget, Ledger, _admission, read_head
 from dplangevin.ledger._heads import read_release_file
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.queries import column, count_queries
@@ -74,14 +74,14 @@ def test_fifty_restores_of_older_files_are_noticed(
     for turn in range(50):
         monkeypatch.setenv("DPLANGEVIN_STATE", str(state))
         put_back(newest, file)
-        _composition_cache.clear_caches()
+        _admission.clear_caches()
         assert budget.remaining().entries == 10
         put_back(copies[int(rng.integers(0, 10))], file)
         with pytest.raises(LedgerError, match="older than a release"):
             Ledger.open(budget.url, expect=head)
         with pytest.raises(LedgerError, match="older than it was"):
             budget.charge(pure(0.1))  # this process has seen more, head or no head
-        _composition_cache.clear_caches()
+        _admission.clear_caches()
         with pytest.raises(LedgerError, match="older than it was"):
             budget.charge(pure(0.1))  # nor does another process of the same user
         monkeypatch.setenv("DPLANGEVIN_STATE", str(tmp_path / f"another_user{turn}"))

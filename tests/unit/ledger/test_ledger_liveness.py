@@ -25,8 +25,6 @@ from dplangevin.ledger import (
     DatasetBudget,
     Ledger,
     _admission,
-    _composition_cache,
-    _sqlite as sqlite_store,
     _store,
 )
 from dplangevin.ledger._rows import content_digest
@@ -68,7 +66,7 @@ def stalled(file: str) -> Iterator[int]:
 def test_a_stalled_spender_is_waited_for_and_then_not(
     budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch, stalls: int
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(_store, "WAIT_SECONDS", 0.2)
     file = budget.url.removeprefix("sqlite:///")
     for turn in range(stalls):
         with stalled(file):
@@ -133,8 +131,8 @@ class Flaky:
 
 
 def flaky(monkeypatch: pytest.MonkeyPatch, *failures: str) -> list[str]:
-    honest, left = sqlite_store._connect, list(failures)
-    monkeypatch.setattr(sqlite_store, "_connect", lambda path, mode: Flaky(honest(path, mode), left))
+    honest, left = _store._connect, list(failures)
+    monkeypatch.setattr(_store, "_connect", lambda path, mode: Flaky(honest(path, mode), left))
     return left
 
 
@@ -242,7 +240,7 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     start = time.process_time()
     left = budget.remaining()
     last = time.process_time() - start
-    _composition_cache.clear_caches()  # as a new process of this user, which finds what was composed
+    _admission.clear_caches()  # as a new process of this user, which finds what was composed
     start = time.process_time()
     budget.charge(pure(0.0022))
     new = time.process_time() - start
@@ -290,7 +288,7 @@ def test_coroutines_spend_in_threads(budget: DatasetBudget) -> None:
 def test_a_fork_beside_busy_threads_can_spend(budget: DatasetBudget) -> None:
     budget.charge(pure(1.0))
     children = []
-    with _composition_cache._lock:  # as if another thread held it at the moment of the fork
+    with _admission._lock:  # as if another thread held it at the moment of the fork
         for _ in range(3):
             child = os.fork()
             if child == 0:

@@ -24,7 +24,7 @@ from dplangevin.mechanisms.ridge_whitened.coordinates import MIN_FLOOR, RidgeCoo
 from dplangevin.mechanisms.ridge_whitened.spec import PlannedDescent, RidgeWhitenedSpec
 from dplangevin.mechanisms.whitened.whitening import row_weights, second_moment_sum
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import add_symmetric_gaussian_noise
 
 MIN_FLOOR_OF_COARSE_ROWS = 1e-11
 """Smallest floor, in squared row norms, at which rows are rounded to 20 instead of 24 binary digits: truncation of the

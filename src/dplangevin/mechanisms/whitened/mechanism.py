@@ -56,8 +56,7 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_second_release,
 )
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import ByteSource, add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
