@@ -19,6 +19,7 @@ from dplangevin import (
     DPModelSearch,
     DPRidge,
     Ledger,
+    _progress,
     progress,
 )
 from dplangevin.accounting import conversions as cv
@@ -180,14 +181,16 @@ def test_no_attempt_at_all_is_said() -> None:
 
 
 def test_nothing_counts_the_attempts(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = data(1000)
     seen: list[int] = []
-    with progress(lambda step, total: seen.append(step)), caplog.at_level("INFO", logger="dplangevin"):
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LOG_LINES", 0.0)
+    caplog.set_level("DEBUG", logger="dplangevin")
+    with progress(lambda step, total: seen.append(step)):
         search(verbose=True).fit(table[["x"]], table.y)
     assert not seen
-    assert not caplog.records
+    assert not caplog.messages
     assert capsys.readouterr().err == ""
 
 
