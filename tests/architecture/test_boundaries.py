@@ -39,7 +39,6 @@ SPEAKING_OF_THEM = {
     "report/rashomon.py",
     "report/release.py",
     "report/curve.py",
-    "report/file_schemas.py",
     "ui/drafts.py",
 }
 IMPORTING_BY_NAME = {

@@ -21,7 +21,7 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, majorant_curvature
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from dplangevin.problem import LOSSES, Ball, Clipped, DataBounds, Loss, ModelDefaults, Problem
 from dplangevin.problem.losses.base import FloatArray
 

@@ -33,8 +33,7 @@ from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
 from dplangevin.mechanisms.rashomon_region import mechanism as region
-from dplangevin.planner.fit_plan import plan_request
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request, plan_request
 from dplangevin.problem import DataBounds, Huber, Problem
 
 

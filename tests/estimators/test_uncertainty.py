@@ -30,8 +30,7 @@ from dplangevin.mechanisms.noisy_answers.curvature import (
     pack_symmetric,
     unpack_symmetric,
 )
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import FitPlan, Request
 from dplangevin.sampling.float_noise import sample_gamma_norm
 
 NOISE = 0.15  # of the targets of regressions, whose range is [-1, 1]

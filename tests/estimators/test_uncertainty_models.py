@@ -32,7 +32,7 @@ from dplangevin.mechanisms.noisy_answers.curvature import (
     unpack_symmetric,
 )
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from dplangevin.problem import (
     Clipped,
     DataBounds,

@@ -18,7 +18,7 @@ from dplangevin.mechanisms.noisy_answers.curvature import _exact_sums
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from privacy._case import Case, Draw
 
 

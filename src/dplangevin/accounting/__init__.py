@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         AttackAdvantage as AttackAdvantage,
         attack_advantage as attack_advantage,
     )
-    from dplangevin.accounting.conditions import Condition as Condition
     from dplangevin.accounting.conversions import (
         gdp_delta as gdp_delta,
         gdp_epsilon as gdp_epsilon,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     )
     from dplangevin.accounting.dp_events import guarantee_from_event as guarantee_from_event
     from dplangevin.accounting.guarantee import (
+        Condition as Condition,
         Guarantee as Guarantee,
         NotPrivate as NotPrivate,
         Origin as Origin,

@@ -17,9 +17,8 @@ from hypothesis import given, settings, strategies as st
 import dplangevin.accounting
 from dplangevin import account
 from dplangevin.accounting import serialize
-from dplangevin.accounting.conditions import CONDITION_KINDS, Condition
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import CONDITION_KINDS, Condition, Guarantee
 from dplangevin.accounting.opposite_mixtures import OppositeMixtures
 from dplangevin.accounting.parts import (
     Approximate,

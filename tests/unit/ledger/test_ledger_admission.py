@@ -18,9 +18,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dplangevin.accounting import conversions as cv, serialize
-from dplangevin.accounting.conditions import CONDITION_KINDS, Condition, ConditionKind
 from dplangevin.accounting.filter import PrivacyFilter
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import CONDITION_KINDS, Condition, ConditionKind, Guarantee
 from dplangevin.accounting.parts import Approximate, Gaussian, Pure, SampledGaussian
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import Ledger, _admission

@@ -17,8 +17,7 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
 from dplangevin.planner import fit_plan as risk, rules
-from dplangevin.planner.fit_plan import FitPlan, plan_fit
-from dplangevin.planner.request import MODELS
+from dplangevin.planner.fit_plan import MODELS, FitPlan, plan_fit
 
 EXTRA: dict[str, dict[str, Any]] = {
     "multinomial": {"n_classes": 4},

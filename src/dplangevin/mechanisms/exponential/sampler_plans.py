@@ -31,7 +31,7 @@ from dplangevin.mechanisms.exponential.tiers import (
     plan_pure_chain,
 )
 from dplangevin.mechanisms.langevin.temperatures import choose_stated_run, max_start_distance
-from dplangevin.planner.request import RISK_OBJECTIVES, RiskObjective
+from dplangevin.planner.fit_plan import RISK_OBJECTIVES, RiskObjective
 from dplangevin.problem import Problem, RecordLoss, risk
 from dplangevin.problem.problem import full_lipschitz
 

@@ -56,7 +56,7 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_rows,
     whiten_second_release,
 )
-from dplangevin.planner.request import MODELS, Request
+from dplangevin.planner.fit_plan import MODELS, Request
 from dplangevin.planner.rules import MomentBudget
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.report.curve import steps_rows

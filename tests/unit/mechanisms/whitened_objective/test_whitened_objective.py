@@ -35,7 +35,7 @@ from dplangevin.mechanisms.whitened_objective.spec import (
     WhitenedObjectiveTheorem,
     whitened_constants,
 )
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from dplangevin.planner.rules import PURE_EDGE_FACTOR, PureMomentBudget
 from dplangevin.problem import Ball, Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 from dplangevin.sampling.float_noise import sample_wishart_difference
