@@ -326,7 +326,7 @@ class FitPlan:
     plan : problem, spec and guarantee; the guarantee's epsilon is at most the requested one.
     reasons : what was chosen and why, one sentence each.
     predicted_excess_risk : expected excess of the mean loss over its minimum, in units of the scaled target. An
-        estimate (see `planner.risk`), not a bound.
+        estimate (see the module), not a bound.
     warning : which n or epsilon would suffice, when noise is expected to dominate the signal; None otherwise.
 
     Notes

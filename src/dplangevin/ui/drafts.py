@@ -48,7 +48,6 @@ MODEL_TEXTS = {
         "the equally good models and whom they treat differently; needs a stated schema",
     ),
 }
-_FIELD_BY_STEP = {"columns": "columns", "model": "model", "budget": "dataset"}
 
 
 @dataclass(frozen=True, kw_only=True)

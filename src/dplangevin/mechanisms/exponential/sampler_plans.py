@@ -49,7 +49,7 @@ class SamplerPlan(PopulationBounds):
 
     Parameters
     ----------
-    plan : problem, spec and guarantee; run it with `dplangevin.mechanisms.run_plan`.
+    plan : problem, spec and guarantee; run it with `dplangevin.run_plan`.
     tier : exact, pure, certified or process.
     n_gradient_evaluations : expected passes over the data, for gradients and for values of F.
     expected_seconds : the same in seconds, from a short measurement of this machine on artificial rows.
