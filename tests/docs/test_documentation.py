@@ -104,7 +104,7 @@ def test_the_first_code_has_ten_lines() -> None:
 def missing_modules(text: str) -> list[str]:
     """Files and folders of the package that a page names in code type and that do not exist."""
     named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+/?(?:\.py)?)`", text)
-    homes = (ROOT / "src" / "dplangevin", ROOT)
+    homes = (ROOT / "src" / "dplangevin", ROOT / "src", ROOT)
     return [path for path in named if not any((home / path).exists() for home in homes)]
 
 
