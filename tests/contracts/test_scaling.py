@@ -1,7 +1,7 @@
 """Units mean nothing, and neither does a row that is nothing: laws over everything that spends.
 
-Rows and their stated norm in another unit (and targets, and weights) give the same promise, and every release moves as
-far in units of its noise as before: no sensitivity holds for a norm of 1 only. Units are powers of two, for which
+Rows and their stated norm in another unit (and targets, and weights) give the same guarantee, and every release moves
+as far in units of its noise as before: no sensitivity holds for a norm of 1 only. Units are powers of two, for which
 floating-point numbers scale exactly, so that the same draws give the same path.
 """
 

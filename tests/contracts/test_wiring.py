@@ -70,7 +70,7 @@ def expanded(claim: Guarantee) -> list[float]:
     return sorted(costs, reverse=True)
 
 
-ONE_SHOT = {  # the schedule's fields that state the noise of each release, in the units of what is released
+ONE_SHOT = {  # the spec's fields that state the noise of each release, in the units of what is released
     "logistic, output perturbation, replace-one": ("density_scale",),
     "logistic, secure output perturbation, replace-one": ("density_scale",),
     "logistic, objective perturbation, replace-one": ("density_scale", "release_density_scale"),
@@ -96,14 +96,14 @@ def test_noise_is_drawn_at_the_scale_that_is_stated(name: str) -> None:
     ("noise", "secure"),
     [("gaussian", False), ("gaussian", True), ("geometric", False), ("geometric", True), ("gamma", False)],
 )
-def test_sums_and_learned_counts_have_the_noise_of_their_schedules(noise: Any, secure: bool) -> None:
+def test_sums_and_learned_counts_have_the_noise_of_their_specs(noise: Any, secure: bool) -> None:
     """The scale of every group, in floating point and in whole numbers, as the recorded law has it."""
     groups = tuple(SumGroup(answers=size, unit=1.0, scale=scale) for size, scale in ((2, 3.0), (3, 40.0)))
     sums = NoisySumsSpec(groups=groups, noise=noise, adjacency="replace-one", secure=secure)
     exact = [np.zeros(2), np.zeros(3)]
-    price = CertifiedSpec(spec=sums, delta=1e-3)
+    certified = CertifiedSpec(spec=sums, delta=1e-3)
     result = replay(
-        lambda _, rng: NoisySums().run(price, lambda: exact, None if secure else rng).values, None, None
+        lambda _, rng: NoisySums().run(certified, lambda: exact, None if secure else rng).values, None, None
     )
     assert [drawn_scale(release) for release in result.releases] == pytest.approx([3.0, 40.0], rel=1e-9)
     if noise == "gamma" or secure:
@@ -112,8 +112,10 @@ def test_sums_and_learned_counts_have_the_noise_of_their_schedules(noise: Any, s
         n_numbers=1, n_cells=4, n_categories=0, noise=noise, scale=25.0, adjacency="replace-one"
     )
     counts = CellCounts(cells=np.zeros((1, 4)), labels=())
-    price = CertifiedSpec(spec=learned, delta=1e-3)
-    result = replay(lambda _, rng: LearnedSchemaMechanism().run(price, lambda: counts, rng).cells, None, None)
+    certified = CertifiedSpec(spec=learned, delta=1e-3)
+    result = replay(
+        lambda _, rng: LearnedSchemaMechanism().run(certified, lambda: counts, rng).cells, None, None
+    )
     assert [drawn_scale(release) for release in result.releases] == pytest.approx([25.0], rel=1e-9)
 
 

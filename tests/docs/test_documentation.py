@@ -112,7 +112,9 @@ def test_pages_name_modules_that_exist() -> None:
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"), *ROOT.glob("*.md")]
     missing = {page.name: missing_modules(page.read_text(encoding="utf-8")) for page in pages}
     assert not {name: paths for name, paths in missing.items() if paths and name != "CHANGELOG.md"}
-    assert missing_modules("see `mechanisms/whitened/spec.py` and `families/whitened/`") == ["families/whitened/"]
+    assert missing_modules("see `mechanisms/whitened/spec.py` and `families/whitened/`") == [
+        "families/whitened/"
+    ]
 
 
 def test_the_two_commands_are_the_ones_ci_runs() -> None:

@@ -95,7 +95,7 @@ def test_no_charge_in_a_changed_ledger(tables: ledgers.Tables, tmp_path: Path) -
 def test_the_fuzzer_sees_a_charge(
     tables: ledgers.Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sabotaged twin: a budget that is not bound to its first link can be raised by one field."""
+    """The broken variant: a budget that is not bound to its first link can be raised by one field."""
 
     def budget(tables: ledgers.Tables, rng: np.random.Generator) -> ledgers.Tables:
         first, *others = tables["dplangevin_dataset"]

@@ -37,13 +37,13 @@ ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE.parent))
 
 from _accounting import ACCOUNTING  # noqa: E402
-from _families_list import OTHER_FAMILIES  # noqa: E402
 from _list import EQUIVALENT, FILES, TESTS  # noqa: E402
+from _other_mechanisms import OTHER_MECHANISMS  # noqa: E402
 from _releases import RELEASES  # noqa: E402
 from _slips_list import HARMLESS_SLIPS, SLIP_FILES, SLIP_TESTS, SLIPS  # noqa: E402
 from _wiring_list import WIRING  # noqa: E402
 
-MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES + WIRING + SLIPS
+MUTANTS = ACCOUNTING + RELEASES + OTHER_MECHANISMS + WIRING + SLIPS
 FILES, TESTS, EQUIVALENT = FILES | SLIP_FILES, TESTS | SLIP_TESTS, EQUIVALENT | HARMLESS_SLIPS
 LONGEST = 900.0  # seconds
 Mutant = tuple[str, str, str]

@@ -58,21 +58,21 @@ def pair(
     **more: Any,
 ) -> Case:
     of = linear_problem(max(map(len, sides)), adjacency, ridge)
-    schedule = NoisyGradientSpec(**options)
-    theorem = "composition" if schedule.sampling == "shuffle" else None
-    honest = Plan(problem=of, spec=schedule, delta=1e-2, theorem=theorem)
-    weak = replace(schedule, noise_std=options["noise_std"] / 2)
-    sabotages = {"noise / 2": runs_of(Plan(problem=of, spec=weak, delta=1e-2, theorem=theorem), sides)}
+    spec = NoisyGradientSpec(**options)
+    theorem = "composition" if spec.sampling == "shuffle" else None
+    honest = Plan(problem=of, spec=spec, delta=1e-2, theorem=theorem)
+    weak = replace(spec, noise_std=options["noise_std"] / 2)
+    broken_variants = {"noise / 2": runs_of(Plan(problem=of, spec=weak, delta=1e-2, theorem=theorem), sides)}
     if leak:
-        every = replace(schedule, release="trajectory")
-        sabotages["iterates leak"] = runs_of(Plan(problem=of, spec=every, delta=1e-2), sides)
+        every = replace(spec, release="trajectory")
+        broken_variants["iterates leak"] = runs_of(Plan(problem=of, spec=every, delta=1e-2), sides)
     return Case(
         name="noisy gradient descent",
         configuration=name,
         covers=COVERS,
         claim=honest.guarantee,
         honest=runs_of(honest, sides),
-        sabotages=sabotages,
+        broken_variants=broken_variants,
         exact_ratio=ratio,
         **more,
     )
@@ -94,7 +94,7 @@ def no_factor_two() -> Case:
         covers=COVERS,
         claim=honest.guarantee,
         honest=runs_of(honest, ([1], [-1])),
-        sabotages={"sensitivity without 2": runs_of(wrong, ([1], [-1]))},
+        broken_variants={"sensitivity without 2": runs_of(wrong, ([1], [-1]))},
         exact_ratio=1.0,
     )
 
@@ -132,7 +132,7 @@ def classes() -> Case:
         covers=(*COVERS, "Softmax"),
         claim=plan.guarantee,
         honest=draw,
-        sabotages={"seed shared by classes": shared},
+        broken_variants={"seed shared by classes": shared},
         exact_ratio=1.0,
     )
 

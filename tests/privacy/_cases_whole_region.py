@@ -90,7 +90,7 @@ def attacked(plan: RegionPlan, sides: list[ArrayDataset], centre: Log, honest: R
 def gaussian(
     name: str, last: list[tuple[np.ndarray, float]], word: str, part: str, shares: list[float]
 ) -> Case:
-    """A small centre, so that curvature and slack carry most of the promise; shares : exact over claimed of each."""
+    """A small centre, so that curvature and slack carry most of the guarantee; shares : exact over claimed of each."""
     of = problem(0.0)
     mean = 2 * KAPPA / of.n
     small = math.sqrt(0.1) * MU
@@ -115,26 +115,26 @@ def gaussian(
         return np.asarray((second - first) / (2 * deviation**2))
 
     if part == "slack":  # the noise of add-remove
-        schedule = replace(honest.slack.spec, scale=honest.slack.spec.scale / 2)  # type: ignore[attr-defined]
-        broken = replace(honest, slack=CertifiedSpec(spec=schedule, delta=DELTA))
+        spec = replace(honest.slack.spec, scale=honest.slack.spec.scale / 2)  # type: ignore[attr-defined]
+        broken = replace(honest, slack=CertifiedSpec(spec=spec, delta=DELTA))
     else:
         group = honest.curvature.spec.groups[0]  # type: ignore[attr-defined]
         groups = (replace(group, scale=group.scale / 2),)
-        schedule = replace(honest.curvature.spec, groups=groups)  # type: ignore[type-var]
-        broken = replace(honest, curvature=CertifiedSpec(spec=schedule, delta=DELTA))
+        spec = replace(honest.curvature.spec, groups=groups)  # type: ignore[type-var]
+        broken = replace(honest, curvature=CertifiedSpec(spec=spec, delta=DELTA))
     parts = (middle, honest.curvature, honest.slack)
     exact = math.sqrt(
         sum((share * (one.guarantee.mu or 0)) ** 2 for share, one in zip(shares, parts, strict=True))
     )
     return Case(
         name="region as one release", configuration=name, covers=("RashomonRegion",), claim=honest.guarantee,
-        honest=attacked(honest, sides, centre, honest), sabotages={word: attacked(broken, sides, centre, broken)},
+        honest=attacked(honest, sides, centre, honest), broken_variants={word: attacked(broken, sides, centre, broken)},
         exact_ratio=exact / MU, slow=True,
     )  # fmt: skip
 
 
 def pure() -> Case:
-    """Output perturbation in the middle; sabotaged by a pure one with the same epsilon at a small delta (Laplace)."""
+    """Output perturbation in the middle; broken by a pure one with the same epsilon at a small delta (Laplace)."""
     of = replace(problem(200.0), n_features=1)
     sides = [ArrayDataset(np.ones((4, 1)), [-KAPPA] * 3 + [label], of) for label in (KAPPA, -KAPPA)]
     own, small = math.sqrt(0.5) * MU, 1e-5
@@ -161,7 +161,7 @@ def pure() -> Case:
         covers=("RashomonRegion",),
         claim=honest.guarantee,
         honest=attacked(honest, sides, gaussian_ratio, honest),
-        sabotages={"pure centre counted as Gaussian": attacked(broken, sides, laplace_ratio, honest)},
+        broken_variants={"pure centre counted as Gaussian": attacked(broken, sides, laplace_ratio, honest)},
         exact_ratio=exact / MU,
         slow=True,
     )

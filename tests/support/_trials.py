@@ -55,9 +55,9 @@ class NoOption(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Released:
-    """What a trial looks at: the promise, and whatever else was released."""
+    """What a trial looks at: the guarantee, and whatever else was released."""
 
-    promise: Any
+    guarantee: Any
     model: Any = None
     budget: Any = None
 
@@ -80,15 +80,15 @@ def cell(trial: Trial, feature: str) -> str:
 
 def _check_kept(feature: str, released: Released) -> None:
     """An option that is accepted must show in what is released."""
-    promise = released.promise
+    guarantee = released.guarantee
     kept = {
-        "pure": lambda: math.isfinite(promise.epsilon(0.0)),
-        "secure": lambda: promise.arithmetic == "discrete-grid",
-        "rows per person": lambda: promise.rows_per_person == 2,
-        "person": lambda: any("person" in words for words in promise.assumptions),
+        "pure": lambda: math.isfinite(guarantee.epsilon(0.0)),
+        "secure": lambda: guarantee.arithmetic == "discrete-grid",
+        "rows per person": lambda: guarantee.rows_per_person == 2,
+        "person": lambda: any("person" in words for words in guarantee.assumptions),
         "learned schema": lambda: isinstance(_fitted(released.model).schema_, Schema),
-        "add-remove": lambda: promise.adjacency == "add-remove",
-        "replace-one": lambda: promise.adjacency == "replace-one",
+        "add-remove": lambda: guarantee.adjacency == "add-remove",
+        "replace-one": lambda: guarantee.adjacency == "replace-one",
         "ledger": lambda: len(released.budget.history()) >= 1,
         "intervals": lambda: hasattr(released.model, "uncertainty_"),
     }
@@ -183,7 +183,7 @@ def fit(cls: type, **stated: Any) -> Trial:
             feature, folder, taken, **{"public data": public, "weights": {"weight_bound": 1.0}}
         )
         if feature in ("secure", "rows per person"):
-            options.pop("theorem", None)  # their promises come from other theorems
+            options.pop("theorem", None)  # their guarantees come from other theorems
         if feature in NAMED:
             options["data_norm"] = None
         if cls in CLASSIFIERS:
@@ -192,7 +192,7 @@ def fit(cls: type, **stated: Any) -> Trial:
         weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
         rows, labels = _records(feature, folder, X, y)
         _called(feature, lambda: model.fit(rows, labels, **weights))
-        return Released(promise=model.privacy_, model=model, budget=options.get("ledger"))
+        return Released(guarantee=model.privacy_, model=model, budget=options.get("ledger"))
 
     return trial
 
@@ -219,7 +219,7 @@ def additive(cls: type, linear: type) -> Trial:
             home = _called(feature, lambda: _table_at(feature, frame, folder))
         target = "y" if by_name else y
         _called(feature, lambda: model.fit(home, target, **weights))
-        return Released(promise=model.privacy_, model=model, budget=options.get("ledger"))
+        return Released(guarantee=model.privacy_, model=model, budget=options.get("ledger"))
 
     return trial
 
@@ -250,7 +250,7 @@ def around(cls: type, **own: Any) -> Trial:
         rows, labels = _records(feature, folder, X, y)
         weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
         _called(feature, lambda: model.fit(rows, labels, **weights))
-        return Released(promise=model.privacy_, model=model, budget=asked.get("ledger"))
+        return Released(guarantee=model.privacy_, model=model, budget=asked.get("ledger"))
 
     return trial
 
@@ -278,7 +278,7 @@ def _evaluated(call: Callable[..., Any], feature: str, folder: Path) -> Released
     done = _called(
         feature, lambda: call(subject, rows, labels, epsilon=1.0, **({"random_state": 0} | options))
     )
-    return Released(promise=done.guarantee, budget=options.get("ledger"))
+    return Released(guarantee=done.guarantee, budget=options.get("ledger"))
 
 
 def counted(call: Callable[..., Any]) -> Trial:
@@ -304,7 +304,7 @@ def counted(call: Callable[..., Any]) -> Trial:
             if feature == "Dask":
                 where = _called(feature, lambda: _table_at(feature, frame, folder))
             done = call(where, marginals=Marginals.from_schema(SCHEMA), **({"schema": SCHEMA} | settings))
-        return Released(promise=done.guarantee, budget=options.get("ledger"))
+        return Released(guarantee=done.guarantee, budget=options.get("ledger"))
 
     return trial
 

@@ -54,13 +54,13 @@ RULES = {
 def test_the_independent_checker_agrees_wherever_it_has_a_rule(
     row: str, feature: str, tmp_path: Path
 ) -> None:
-    promise = ROWS[row](feature, tmp_path).promise
-    epsilon, text = check_guarantee(promise)
-    theorems = {each.theorem for each in promise.derivations}
-    is_sampled = any(getattr(each.spec, "sampling", "full") == "poisson" for each in promise.derivations)
+    guarantee = ROWS[row](feature, tmp_path).guarantee
+    epsilon, text = check_guarantee(guarantee)
+    theorems = {each.theorem for each in guarantee.derivations}
+    is_sampled = any(getattr(each.spec, "sampling", "full") == "poisson" for each in guarantee.derivations)
     assert (epsilon is not None) == (bool(theorems) and theorems <= RULES and not is_sampled), text
     if epsilon is not None:
-        assert promise.epsilon() * (1 - 1e-6) < epsilon <= promise.epsilon()
+        assert guarantee.epsilon() * (1 - 1e-6) < epsilon <= guarantee.epsilon()
 
 
 def test_the_sampler_of_cells_meets_every_row_and_kind() -> None:

@@ -111,7 +111,7 @@ guarantees = st.builds(
 )
 
 
-def promise(*parts: PrivacyPart, **more: Any) -> Guarantee:
+def make_guarantee(*parts: PrivacyPart, **more: Any) -> Guarantee:
     return Guarantee(
         parts=parts, adjacency="replace-one", release="draw", theorem="composition", reference="none", **more
     )
@@ -189,13 +189,17 @@ def test_real_guarantees_survive() -> None:
 
 
 def test_spellings_of_one_number_agree() -> None:
-    same = [promise(Pure(value=1)), promise(Pure(value=1.0)), promise(Pure(value=np.float64(1.0)))]
+    same = [
+        make_guarantee(Pure(value=1)),
+        make_guarantee(Pure(value=1.0)),
+        make_guarantee(Pure(value=np.float64(1.0))),
+    ]
     assert len({serialize.guarantee_to_json(guarantee) for guarantee in same}) == 1
-    assert '"inf"' in serialize.guarantee_to_json(promise(Pure(value=math.inf)))
+    assert '"inf"' in serialize.guarantee_to_json(make_guarantee(Pure(value=math.inf)))
 
 
 def _changed(**changes: Any) -> str:
-    plain = serialize.guarantee_to_plain(promise(Gaussian(mu=0.5)))
+    plain = serialize.guarantee_to_plain(make_guarantee(Gaussian(mu=0.5)))
     plain.update(changes)
     return json.dumps({name: value for name, value in plain.items() if value != "remove"})
 
@@ -284,8 +288,8 @@ def test_bad_files_are_refused(text: str) -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    inner = promise(Pure(value=1.0))
-    deep = promise(Pure(value=1.0), composition=promise(Pure(value=1.0), composition=inner))
+    inner = make_guarantee(Pure(value=1.0))
+    deep = make_guarantee(Pure(value=1.0), composition=make_guarantee(Pure(value=1.0), composition=inner))
     with pytest.raises(InvalidParameter, match="deeply"):
         serialize.guarantee_to_json(deep)
 
@@ -312,7 +316,7 @@ def test_a_version_without_conditions_does_not_become_unconditional() -> None:
 
 def test_only_what_can_be_read_again_is_written() -> None:
     with pytest.raises(InvalidParameter, match="mu"):
-        serialize.guarantee_to_json(promise(Gaussian(mu=math.nan)))
+        serialize.guarantee_to_json(make_guarantee(Gaussian(mu=math.nan)))
     with pytest.raises(InvalidParameter, match="only a Guarantee"):
         serialize.guarantee_to_json({"parts": []})  # type: ignore[arg-type]
 

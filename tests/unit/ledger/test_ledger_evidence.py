@@ -107,11 +107,11 @@ def test_a_copy_without_its_log_is_noticed(file: Path, budget: DatasetBudget, tm
 def test_another_ledger_with_the_same_charges_is_another_ledger(
     budget: DatasetBudget, tmp_path: Path
 ) -> None:
-    twin = Ledger.create(f"sqlite:///{tmp_path}/twin.db")
-    twin.declare("a", epsilon=50, delta=1e-5).charge(pure(0.5))
+    broken_copy = Ledger.create(f"sqlite:///{tmp_path}/twin.db")
+    broken_copy.declare("a", epsilon=50, delta=1e-5).charge(pure(0.5))
     budget.charge(pure(0.5))
     with pytest.raises(LedgerError, match="another ledger"):
-        twin.verify(budget.head())
+        broken_copy.verify(budget.head())
 
 
 def test_a_restore_forgets_and_releases_are_entered_again(budget: DatasetBudget, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_older_model_files_open(budget: DatasetBudget, tmp_path: Path) -> None:
 
 
 def test_an_edited_model_file_is_told(tmp_path: Path) -> None:
-    """A smaller promise in a file is refused; without its digest it is loaded, and says that it may be edited."""
+    """A smaller guarantee in a file is refused; without its digest it is loaded, and says that it may be edited."""
     model = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=2**0.5, classes=[0, 1])
     path = tmp_path / "model.json"
     rows = np.random.default_rng(0).uniform(-1, 1, (100, 2))

@@ -30,7 +30,7 @@ from dplangevin.ledger import (
 from dplangevin.ledger._rows import content_digest
 from dplangevin.ledger.entry import Charge, hash_token, next_link
 from dplangevin.mechanisms.mechanism import run_plan
-from unit._ledger import gaussian, mixed, promise, pure, tiny_data, tiny_plan
+from unit._ledger import gaussian, make_guarantee, mixed, pure, tiny_data, tiny_plan
 
 
 @pytest.fixture
@@ -169,11 +169,13 @@ def test_what_cannot_be_settled_names_the_token(
     assert lost.value.token is not None
     assert budget.was_charged(lost.value.token) == (charges == 1)
     assert len(budget.history()) == charges
-    budget.reserve_with_token(lost.value.token, _Priced())  # asked again under the token, it is charged once
+    budget.reserve_with_token(
+        lost.value.token, _CertifiedSpec()
+    )  # asked again under the token, it is charged once
     assert len(budget.history()) == 1
 
 
-class _Priced:
+class _CertifiedSpec:
     guarantee = pure(1.0)
 
 
@@ -218,7 +220,7 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with _store.open_store(budget.url).transaction(write=True) as session:
         head = budget.head().partition("-")[2]
         for place, part in enumerate(mixed(10_000)):
-            content = serialize.guarantee_to_json(promise(part))
+            content = serialize.guarantee_to_json(make_guarantee(part))
             charge = Charge(
                 dataset="a", token=hash_token(str(place)), part="", label="", created="now",
                 guarantee=content_digest(content), plan=plans.get(type(part), "{}"), library="0",
@@ -231,7 +233,7 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for release in (
         gaussian(0.004),
         pure(0.003),
-        promise(Approximate(value=0.001, slack=1e-13)),
+        make_guarantee(Approximate(value=0.001, slack=1e-13)),
         pure(0.0021),
     ):
         start = time.process_time()

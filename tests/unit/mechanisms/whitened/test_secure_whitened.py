@@ -332,7 +332,7 @@ def test_a_saved_secure_run_goes_on_with_fresh_noise_to_one_release(
 
 def copied(path: Path, folder: Path, index: int) -> Path:
     """The same file under another name."""
-    twin = folder / f"twin{index}.state"
-    twin.write_bytes(path.read_bytes())
-    twin.chmod(0o600)
-    return twin
+    copy = folder / f"twin{index}.state"
+    copy.write_bytes(path.read_bytes())
+    copy.chmod(0o600)
+    return copy
