@@ -40,7 +40,7 @@ OTHERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_earlier_fit_leaves_nothing_beside_a_later_guarantee(name: str) -> None:
-    """Intervals of an earlier release would be shown, and saved, under a guarantee that does not pay for them."""
+    """Intervals of an earlier release would be shown, and saved, under a guarantee that does not cover them."""
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], intervals=True, random_state=0).fit(X, Y)
     assert model.uncertainty_ is not None
     options, given = OTHERS[name]

@@ -118,11 +118,11 @@ def descent(sampling: str, **changes: Any) -> Case:
     return of_plan(Plan(problem=problem, spec=spec, delta=DELTA, theorem="composition"), weighted=weighted)
 
 
-def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
+def whitened(n_moment_releases: int = 2, approach: int = 0, **changes: Any) -> Case:
     spec = WhitenedSpec(
-        moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, coef_bound=5.0, n_moment_releases=looks,
-        average_from=3,
-        shrink=looks == 1, n_approach_steps=approach, max_steps=12,
+        moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, coef_bound=5.0, average_from=3,
+        n_moment_releases=n_moment_releases,
+        shrink=n_moment_releases == 1, n_approach_steps=approach, max_steps=12,
     )  # fmt: skip
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
     return planned(problem, spec, weighted=problem.bounds.weight_bound != 1)

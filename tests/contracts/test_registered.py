@@ -67,7 +67,7 @@ DRAWN = {
     "CorrectedAnswersSpec": "tests/unit/mechanisms/noisy_answers/test_sparse_vector.py",
 }
 """Kinds of run whose release is a draw (of a model, an index, a norm), or that are only accounted: their tests."""
-PATIENT = ("noisy-sgd",)
+SLOW_MECHANISMS = ("noisy-sgd",)
 """Planned by a long search: their walk is replayed for fixed specs, the search in the slow tests."""
 
 
@@ -153,7 +153,9 @@ def assert_wired(mechanism: str, models: Any = MODELS, norms: tuple[float, ...] 
     return len(shares)
 
 
-@pytest.mark.parametrize("mechanism", [name for name in plannable_mechanisms() if name not in PATIENT])
+@pytest.mark.parametrize(
+    "mechanism", [name for name in plannable_mechanisms() if name not in SLOW_MECHANISMS]
+)
 def test_noise_covers_the_guarantee(mechanism: str) -> None:
     cells = assert_wired(mechanism, ("svc", "ridge"))
     kinds = {
@@ -168,7 +170,7 @@ def test_noise_covers_the_guarantee(mechanism: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", plannable_mechanisms())
 def test_noise_covers_the_guarantee_for_every_loss_and_norm(mechanism: str) -> None:
-    assert_wired(mechanism, MODELS if mechanism not in PATIENT else ("logistic",), (1 / 8, 8.0))
+    assert_wired(mechanism, MODELS if mechanism not in SLOW_MECHANISMS else ("logistic",), (1 / 8, 8.0))
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "without-replacement", "shuffle", "cyclic"])

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts._wiring import ChargeRecorder, Records, Spender, Units, neighbours, quick_and_steady, spenders
+from contracts._wiring import (
+    ChargeRecorder,
+    Records,
+    SpendingCase,
+    Units,
+    neighbours,
+    quick_and_steady,
+    spenders,
+)
 from contracts.test_wiring import replayed
 from dplangevin.audit import ReplayResult
 
@@ -27,7 +35,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def scaled(units: Units) -> dict[str, Spender]:
+def scaled(units: Units) -> dict[str, SpendingCase]:
     return {spender.name: spender for spender in spenders(units)}
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from contracts._wiring import ChargeRecorder, Spender, neighbours, quick_and_steady, spenders
+from contracts._wiring import ChargeRecorder, SpendingCase, neighbours, quick_and_steady, spenders
 from dplangevin import DPLogisticRegression
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian, Pure
@@ -45,7 +45,9 @@ def _quick_tuner(monkeypatch: pytest.MonkeyPatch) -> None:
 SPENDERS = {spender.name: spender for spender in spenders()}
 
 
-def replayed(spender: Spender, pair: tuple[Any, Any], seed: int = 0) -> tuple[ReplayResult, ChargeRecorder]:
+def replayed(
+    spender: SpendingCase, pair: tuple[Any, Any], seed: int = 0
+) -> tuple[ReplayResult, ChargeRecorder]:
     accounts: list[ChargeRecorder] = []
 
     def release(records: Any, rng: Any) -> Any:
@@ -170,7 +172,7 @@ def test_every_sum_behind_intervals_reaches_the_caller(name: str) -> None:
 
 
 def run_with_release(
-    spender: Spender, records: Any, releases: tuple[NoisyRelease, ...], place: int, released: Any
+    spender: SpendingCase, records: Any, releases: tuple[NoisyRelease, ...], place: int, released: Any
 ) -> Any:
     """What the caller gets from a run whose releases are these, with another one in this place."""
     changed = [replace(release) for release in releases]

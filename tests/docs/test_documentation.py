@@ -30,14 +30,14 @@ def test_blocks_and_commands_run(page: Path, tmp_path: Path) -> None:
     tutorials.run_blocks(page.read_text(encoding="utf-8"), tmp_path)
 
 
-SAID = re.compile(r"(?:^\$ |^|`)(dplangevin (?:[a-z]+ )*[^`\n]*--[^`\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^\$ |^|`)(dplangevin (?:[a-z]+ )*[^`\n]*--[^`\n]*)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *LINKED], ids=lambda page: page.name)
 def test_options_of_commands_exist(page: Path) -> None:
     """Also of those that stand in a sentence, or need a server."""
     wrong = []
-    for line in SAID.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+    for line in COMMAND.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
         words = line.partition(" # ")[0].split()[1:]
         command: Any = typer.main.get_command(app)
         while words and words[0] in getattr(command, "commands", {}):

@@ -384,7 +384,7 @@ def test_the_better_model_is_chosen(metric: str, adjacency: str) -> None:
 
 
 class Purse:
-    """A Spender that remembers, or refuses."""
+    """A budget account that remembers, or refuses."""
 
     def __init__(self, empty: bool = False) -> None:
         self.empty, self.reserved, self.committed = empty, [], []
@@ -426,7 +426,7 @@ def test_the_ledger_pays_first() -> None:
         private_selection([sealed, sealed], X, y, epsilon=0.3, ledger=Purse(empty=True))
 
 
-def test_seeds_are_told_and_used() -> None:
+def test_seeds_are_used_and_reported() -> None:
     X, y = records(300, np.random.default_rng(12))
     first, second = (private_score(MODEL, X, y, epsilon=0.3, random_state=1) for _ in range(2))
     assert first.value == second.value

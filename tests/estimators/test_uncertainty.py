@@ -288,7 +288,7 @@ def test_predictions_hardly_suffer() -> None:
 
 
 class Purse:
-    """A Spender that remembers, or refuses."""
+    """A budget account that remembers, or refuses."""
 
     def __init__(self, empty: bool = False) -> None:
         self.empty, self.reserved, self.committed = empty, [], []

@@ -36,7 +36,7 @@ def problem(n: int, ridge: float, radius: float) -> Problem:
 
 
 def runs_of(of: Problem, spec: Spec, delta: float, *, seeded: bool = True) -> Draw:
-    """Released values when all records pull up, and when the last one pulls down."""
+    """TriedRelease values when all records pull up, and when the last one pulls down."""
     plan = Plan(problem=of, spec=spec, delta=delta)
     tables = [
         ArrayDataset(np.ones((of.n, 1)), FAR * np.append(np.ones(of.n - 1), pull), of) for pull in (1, -1)
@@ -106,7 +106,8 @@ def gibbs() -> Case:
     exact = density_attack(_log(1.0, 1.0, 2.0), _log(-1.0, 1.0, 2.0), [(-5.0, 5.0)], claim, delta=1e-2)
     weak = GibbsSpec(inverse_temperature=4.0)
     return pair("Gibbs mechanism", "straight losses and a ridge", of, (spec, weak), 1e-2, "ExponentialMechanism",
-                exact_ratio=exact.mu_lower / (claim.mu or math.nan), runs=400, broken_variant="temperature / 4")  # fmt: skip
+                exact_ratio=exact.mu_lower / (claim.mu or math.nan), runs=400,
+                broken_variant="temperature / 4")  # fmt: skip
 
 
 def exponential() -> Case:
@@ -127,7 +128,8 @@ def iterated() -> Case:
         return IteratedExponentialSpec(draws=draws, radii=(0.8,))
 
     return pair("iterated exponential mechanism", "two stages, the last draw", problem(2, 0.4, 1.0),
-                (stages(1.0), stages(16.0)), 0.0, "IteratedExponentialMechanism", broken_variant="temperature / 16", runs=400,
+                (stages(1.0), stages(16.0)), 0.0, "IteratedExponentialMechanism", runs=400,
+                broken_variant="temperature / 16",
                 loose="stages are charged by composition, and only the last draw is looked at")  # fmt: skip
 
 

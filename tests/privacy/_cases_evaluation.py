@@ -35,21 +35,25 @@ class Model:
         return np.column_stack([1 - score, score])
 
 
-def runs_of(plan: NoisySumsSpec, sides: tuple[list[np.ndarray], list[np.ndarray]], factor: float) -> Draw:
+def runs_of(
+    plan: NoisySumsSpec, neighbours: tuple[list[np.ndarray], list[np.ndarray]], factor: float
+) -> Draw:
     """Noisy sums scored by the likelihood ratio (geometric noise), or projected on the direction that differs."""
     weaker = replace(plan, groups=tuple(replace(group, scale=group.scale / factor) for group in plan.groups))
     run = certify_spec(weaker)
 
     def ratio(values: Any) -> float:
         total = 0.0
-        for v, a, b, group in zip(values, *sides, plan.groups, strict=True):
+        for v, a, b, group in zip(values, *neighbours, plan.groups, strict=True):
             gain = np.abs(v - a) - np.abs(v - b) if plan.noise == "geometric" else v * (b - a) / group.scale
             total += float(np.sum(gain)) / group.scale
         return total
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         seed = None if plan.secure else rng
-        return np.array([ratio(NoisySums().run(run, lambda: sides[side], seed).values) for _ in range(runs)])
+        return np.array(
+            [ratio(NoisySums().run(run, lambda: neighbours[side], seed).values) for _ in range(runs)]
+        )
 
     return draw
 
@@ -58,28 +62,28 @@ def certify_spec(spec: Any) -> CertifiedSpec:
     return CertifiedSpec(spec=spec, delta=1e-6 if getattr(spec, "noise", "") == "gaussian" else 0.0)
 
 
-def exact(plan: NoisySumsSpec, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
+def exact(plan: NoisySumsSpec, neighbours: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
     """epsilon (mu) of this pair over the claim: how far the sums move, in units of the noise."""
     order = 1 if plan.noise == "geometric" else 2
     moves = [
         float(np.linalg.norm(np.ravel(b - a), order)) / group.scale
-        for a, b, group in zip(*sides, plan.groups, strict=True)
+        for a, b, group in zip(*neighbours, plan.groups, strict=True)
     ]
     if plan.noise == "gaussian":
         return float(np.linalg.norm(moves)) / (certify_spec(plan).guarantee.mu or np.nan)
     return sum(moves) / certify_spec(plan).guarantee.epsilon(0.0)
 
 
-def sums(name: str, words: str, plan: Any, sides: Any, *, two: bool = False) -> Case:
+def sums(name: str, words: str, plan: Any, neighbours: Any, *, two: bool = False) -> Case:
     word = "sensitivity without 2" if two else "noise / 2"
     return Case(
         name=name,
         configuration=words,
         covers=("NoisySums",),
         claim=certify_spec(plan).guarantee,
-        honest=runs_of(plan, sides, 1.0),
-        broken_variants={word: runs_of(plan, sides, 2.0)},
-        exact_ratio=exact(plan, sides),
+        honest=runs_of(plan, neighbours, 1.0),
+        broken_variants={word: runs_of(plan, neighbours, 2.0)},
+        exact_ratio=exact(plan, neighbours),
         runs=1500 if plan.secure else 4000,
     )
 
@@ -100,7 +104,7 @@ def losses(metric: str, adjacency: str, *, secure: bool = False, delta: float = 
 
 
 def histogram(adjacency: str) -> Case:
-    """Sabotage by 2: under replace-one that is the noise of someone who forgot that two counts move."""
+    """Half the noise: under replace-one, that of someone who forgot that two counts move."""
     edges = _scoring.bin_edges(4)
     X, y = np.array([[0.1], [0.9], [0.4]]), np.array([0, 1, 1])
     other_X, other_y = X[1:], y[1:]

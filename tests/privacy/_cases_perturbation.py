@@ -36,7 +36,7 @@ def flat_problem(adjacency: str, norm: float) -> Problem:
 
 
 def runs_of(of: Problem, spec: Spec, delta: float) -> Draw:
-    """Released values on the record (norm, 1) against (norm, -1), or against no record."""
+    """TriedRelease values on the record (norm, 1) against (norm, -1), or against no record."""
     plan, norm = Plan(problem=of, spec=spec, delta=delta), of.bounds.data_norm
     other = ([[norm]], [-1.0]) if of.adjacency == "replace-one" else (np.zeros((0, 1)), np.zeros(0))
     tables = [ArrayDataset(*rows, of) for rows in (([[norm]], [1.0]), other)]
@@ -48,13 +48,13 @@ def runs_of(of: Problem, spec: Spec, delta: float) -> Draw:
     return draw
 
 
-def pair(name: str, of: Problem, spec: Any, delta: float, reach: float, **more: Any) -> Case:
-    """reach : how far the noiseless answer moves, in units in which the noise has scale `density_scale`."""
+def pair(name: str, of: Problem, spec: Any, delta: float, shift: float, **more: Any) -> Case:
+    """shift : how far the noiseless answer moves, in units in which the noise has scale `density_scale`."""
     weakened = more.pop("weakened", ("density_scale",))
     cover = more.pop("cover")
     claim = Plan(problem=of, spec=spec, delta=delta).guarantee
     scale = getattr(spec, weakened[-1])
-    exact = gdp_epsilon(reach / scale, delta) if delta else reach / scale
+    exact = gdp_epsilon(shift / scale, delta) if delta else shift / scale
     weak = replace(spec, **{part: getattr(spec, part) / 2 for part in weakened})
     word = "sensitivity without 2" if of.adjacency == "replace-one" else "noise / 2"
     return Case(

@@ -1,4 +1,4 @@
-"""Read-outs of a guarantee against closed forms, mpmath and each other; all rounded to the private side."""
+"""Reported numbers of a guarantee against closed forms, mpmath and each other; all rounded to the private side."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_read_outs_of_closed_forms_are_quick(part: PrivacyPart) -> None:
         assert best < 0.05
 
 
-def test_more_is_never_told_to_be_less() -> None:
+def test_a_larger_cost_never_reports_a_smaller_number() -> None:
     small, large = make_guarantee(Gaussian(mu=0.5)), make_guarantee(Gaussian(mu=0.6))
     assert small.zcdp() < large.zcdp()
     assert np.all(small.tradeoff([0.01, 0.5]) > large.tradeoff([0.01, 0.5]))

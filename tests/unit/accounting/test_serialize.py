@@ -154,12 +154,12 @@ def test_every_field_of_a_guarantee_is_written() -> None:
 
 @given(guarantees, st.none() | guarantees)
 @settings(max_examples=300, deadline=None)
-def test_the_round_trip_is_exact(guarantee: Guarantee, beside: Guarantee | None) -> None:
-    both = Guarantee(**{**vars(guarantee), "composition": beside})
+def test_the_round_trip_is_exact(guarantee: Guarantee, composition: Guarantee | None) -> None:
+    both = Guarantee(**{**vars(guarantee), "composition": composition})
     text = serialize.guarantee_to_json(both)
     back = serialize.guarantee_from_json(text)
     assert back == both
-    assert back.composition == beside
+    assert back.composition == composition
     assert serialize.guarantee_to_json(back) == text
     json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 

@@ -92,7 +92,7 @@ def test_the_table_names_everything_and_says_where_it_stops(ask: Ask) -> None:
     assert "Holds when" in out
 
 
-def test_a_short_run_is_told_that_it_still_grows(ask: Ask) -> None:
+def test_a_short_run_reports_that_its_cost_still_grows(ask: Ask) -> None:
     assert "still grows" in ask(*ACCOUNT, "--n-steps", "10")[1]
 
 

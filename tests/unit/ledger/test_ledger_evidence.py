@@ -194,7 +194,7 @@ def test_older_model_files_open(budget: DatasetBudget, tmp_path: Path) -> None:
         read_head(tmp_path / "model.json")
 
 
-def test_an_edited_model_file_is_told(tmp_path: Path) -> None:
+def test_an_edited_model_file_is_reported(tmp_path: Path) -> None:
     """A smaller guarantee in a file is refused; without its digest it is loaded, and says that it may be edited."""
     model = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=2**0.5, classes=[0, 1])
     path = tmp_path / "model.json"

@@ -69,7 +69,7 @@ def test_by_hand() -> None:
     assert gibbs.mu == pytest.approx(2 / 10_000 * math.sqrt(7500 / 0.01), rel=1e-6)
 
 
-def test_the_same_as_the_family_says_itself() -> None:
+def test_account_agrees_with_the_theorem() -> None:
     constants = Constants(**RIDGE, dimension=5, hessian_rank=1)
     spec = calibrate_objective_perturbation(constants, epsilon=1.0, delta=1e-6)
     direct = certify_plan(constants, spec, delta=1e-6).epsilon()

@@ -179,7 +179,7 @@ def test_a_selection_spends_no_more_than_it_may() -> None:
 
 @pytest.mark.parametrize(("scale", "adjacency"), [(1.2, "replace-one"), (3.0, "add-remove")])
 def test_candidates_beyond_the_attempt_are_refused(scale: float, adjacency: str) -> None:
-    """mu = 1 / 1.2 is above 1 / 2; another adjacency is not the promised one."""
+    """mu = 1 / 1.2 is above 1 / 2; another adjacency is not the guaranteed one."""
     group = SumGroup(answers=1, unit=1.0, scale=scale)
     sums = NoisySumsSpec(groups=(group,), noise="gaussian", adjacency=adjacency)  # type: ignore[arg-type]
     one = CertifiedSpec(spec=sums, delta=1e-5)

@@ -151,10 +151,11 @@ def descent(scale: float, kind: Any = NoisyGradientSpec, **changes: Any) -> Plan
     return planned(problem(), kind(**(fields | changes)))
 
 
-def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
+def whitened(scale: float, n_moment_releases: int = 2, **changes: Any) -> Plan:
     spec = WhitenedSpec(
-        moment_noise_std=0.05, noise_std=0.1 * scale, n_steps=8, step_size=2.0, coef_bound=5.0, n_moment_releases=looks,
-        average_from=3, shrink=looks == 1, **changes,
+        moment_noise_std=0.05, noise_std=0.1 * scale, n_steps=8, step_size=2.0, coef_bound=5.0,
+        n_moment_releases=n_moment_releases,
+        average_from=3, shrink=n_moment_releases == 1, **changes,
     )  # fmt: skip
     return planned(problem(constraint=WholeSpace(), ridge=0.0), spec)
 

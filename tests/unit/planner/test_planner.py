@@ -83,15 +83,17 @@ def test_every_guarantee_is_met_and_nearly_spent(
     assert isinstance(hash(fit_plan), int)
 
 
-@pytest.mark.parametrize(("adjacency", "sides"), [("replace-one", 2), ("add-remove", 1)])
-def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> None:
+@pytest.mark.parametrize(("adjacency", "n_changed_records"), [("replace-one", 2), ("add-remove", 1)])
+def test_low_signal_rule_on_published_numbers(adjacency: str, n_changed_records: int) -> None:
     """n = 32561, p = 50, epsilon = 0.1: T = sqrt(20 n mu / s) up to 128, eta = 4 time / T^2, C = 1/2, tail 2/3."""
     fit_plan = plan_fit(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency, mechanism="noisy-gd")
     spec, mu = descent_of(fit_plan), gdp_mu(0.1, 1e-5)
-    records = 32561 * mu / sides
-    assert spec.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[sides]
+    records = 32561 * mu / n_changed_records
+    assert spec.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[n_changed_records]
     assert spec.step_size == pytest.approx(min(4.0, 80 * records / spec.n_steps**2), rel=1e-12)
-    assert spec.noise_std == pytest.approx(sides * 0.5 * math.sqrt(spec.n_steps) / (32561 * mu), rel=1e-7)
+    assert spec.noise_std == pytest.approx(
+        n_changed_records * 0.5 * math.sqrt(spec.n_steps) / (32561 * mu), rel=1e-7
+    )
     assert spec.n_steps - spec.average_from == math.ceil(2 / 3 * spec.n_steps)
     assert spec.momentum
     assert spec.release == "average"

@@ -1,4 +1,4 @@
-"""Schedules, theorems and mechanisms of draws: what is promised, what is refused, and what leaves a run."""
+"""Specs, theorems and mechanisms of draws: what is guaranteed, what is refused, and what leaves a run."""
 
 from __future__ import annotations
 
@@ -429,13 +429,13 @@ def test_hypotheses_are_refused_by_name():
     ],
 )
 def test_draws_that_cannot_be_made_are_refused_before_the_ledger(problem, spec, word):
-    class Spender:
+    class CountingAccount:
         def reserve(self, plan):
             raise AssertionError("charged")
 
     plan = Plan(problem=problem, spec=spec, delta=0.0)
     with pytest.raises((AssumptionFailed, InvalidParameter), match=word):
-        run_plan(plan, records(problem), 0, ledger=Spender())
+        run_plan(plan, records(problem), 0, ledger=CountingAccount())
 
 
 # --- runs ----------------------------------------------------------------------------------------------------

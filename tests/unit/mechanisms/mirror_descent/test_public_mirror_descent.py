@@ -108,12 +108,14 @@ def test_noise_vector_33(changes: dict[str, Any], expected: float) -> None:
     assert 1 - 1e-6 < plan.guarantee.epsilon() <= 1
 
 
-@given(noises=st.lists(st.floats(0.01, 10), min_size=1, max_size=6), sides=st.sampled_from([1, 2]))
+@given(
+    noises=st.lists(st.floats(0.01, 10), min_size=1, max_size=6), n_changed_records=st.sampled_from([1, 2])
+)
 @settings(max_examples=50, deadline=None)
-def test_the_price_is_one_gaussian(noises: list[float], sides: int) -> None:
-    of = problem(adjacency="replace-one" if sides == 2 else "add-remove")
+def test_the_price_is_one_gaussian(noises: list[float], n_changed_records: int) -> None:
+    of = problem(adjacency="replace-one" if n_changed_records == 2 else "add-remove")
     plan = Plan(problem=of, spec=make_spec(noise_std=tuple(noises), n_steps=len(noises)), delta=1e-5)
-    expected = sides * of.constants.lipschitz / of.n * math.sqrt(sum(1 / x**2 for x in noises))
+    expected = n_changed_records * of.constants.lipschitz / of.n * math.sqrt(sum(1 / x**2 for x in noises))
     assert plan.guarantee.mu is not None
     assert expected <= plan.guarantee.mu <= expected * (1 + 1e-6) + 1e-9
 

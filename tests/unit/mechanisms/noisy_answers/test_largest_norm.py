@@ -267,9 +267,9 @@ def ceiled(x: np.ndarray, m: int) -> np.ndarray:
     return np.maximum(np.abs(x).max(axis=-1), -(-np.abs(x).sum(axis=-1) // m))
 
 
-def lattice_law(k: int, m: int, t: float, reach: int) -> tuple[np.ndarray, np.ndarray]:
+def lattice_law(k: int, m: int, t: float, half_width: int) -> tuple[np.ndarray, np.ndarray]:
     """All points of a box, and their probabilities."""
-    axes = np.meshgrid(*[np.arange(-reach, reach + 1)] * k, indexing="ij")
+    axes = np.meshgrid(*[np.arange(-half_width, half_width + 1)] * k, indexing="ij")
     points = np.stack(axes, axis=-1).reshape(-1, k)
     weights = np.exp(-ceiled(points, m) / t)
     return points, weights / weights.sum()
@@ -277,12 +277,12 @@ def lattice_law(k: int, m: int, t: float, reach: int) -> tuple[np.ndarray, np.nd
 
 def fits_of_law(k: int, m: int, t: float, count: int, *claimed: float) -> list[float]:
     """p-values of chi-square of draws with scale t against the laws with the scales `claimed`."""
-    source, reach = np.random.default_rng(1).bytes, int(24 * round_up_scale(t)) + 2
+    source, half_width = np.random.default_rng(1).bytes, int(24 * round_up_scale(t)) + 2
     draws = np.array([sample_norm_noise(k, m, t, source) for _ in range(count)])
-    place = np.ravel_multi_index(tuple((draws + reach).T), [2 * reach + 1] * k)
+    place = np.ravel_multi_index(tuple((draws + half_width).T), [2 * half_width + 1] * k)
     found = []
     for scale in claimed:
-        points, law = lattice_law(k, m, round_up_scale(scale), reach)
+        points, law = lattice_law(k, m, round_up_scale(scale), half_width)
         seen, wanted = np.bincount(place, minlength=len(points)), count * law
         common = wanted > 10
         seen = np.append(seen[common], seen[~common].sum())

@@ -57,12 +57,18 @@ from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared
 from dplangevin.queries import column, count_queries
 
 
-def law(scale: float, p: float, reach: int) -> np.ndarray:
-    """P(round(X) = x) for |x| <= reach; what is beyond is added to the ends."""
+def law(scale: float, p: float, half_width: int) -> np.ndarray:
+    """P(round(X) = x) for |x| <= half_width; what is beyond is added to the ends."""
     ideal = stats.gennorm(p, scale=scale)
-    half = -np.diff(ideal.sf(np.arange(reach) + 0.5))
+    half = -np.diff(ideal.sf(np.arange(half_width) + 0.5))
     return np.concatenate(
-        [[ideal.sf(reach - 0.5)], half[::-1], [1 - 2 * ideal.sf(0.5)], half, [ideal.sf(reach - 0.5)]]
+        [
+            [ideal.sf(half_width - 0.5)],
+            half[::-1],
+            [1 - 2 * ideal.sf(0.5)],
+            half,
+            [ideal.sf(half_width - 0.5)],
+        ]
     )
 
 
@@ -76,7 +82,7 @@ def leak(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 @pytest.mark.parametrize(("p", "changed"), [(1.0, 1), (1.0, 2), (2.0, 1), (2.0, 2), (3.65, 1), (1.5, 2)])
 def test_no_set_of_outputs_tells_more_than_was_promised(p: float, changed: int) -> None:
     """Enumerated on whole numbers for sigma = 6 grid steps and a shift of 4; half the noise is caught."""
-    reach, shift, sigma = 240, 4, 6.0
+    half_width, shift, sigma = 240, 4, 6.0
     spec = NoisyAnswersSpec(
         answers=changed, changed=changed, sensitivity=shift, p=p, sigma=sigma, secure=True
     )
@@ -84,7 +90,7 @@ def test_no_set_of_outputs_tells_more_than_was_promised(p: float, changed: int) 
     assert guarantee.arithmetic == "discrete-grid"
 
     def pair(scale: float) -> tuple[np.ndarray, np.ndarray]:
-        here = np.pad(law(scale, p, reach), shift)
+        here = np.pad(law(scale, p, half_width), shift)
         there = np.roll(here, shift)
         return (here, there) if changed == 1 else (np.outer(here, here), np.outer(there, there))
 

@@ -138,7 +138,7 @@ def test_a_ball_that_just_holds_every_minimiser_is_enough() -> None:
     assert not has_interior_minimizers(stated(radius=2.0 * (1 - 1e-9), ridge=0.5))
 
 
-def test_stability_and_population_risk_of_a_draw_are_told() -> None:
+def test_stability_and_population_risk_of_a_draw_are_reported() -> None:
     """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6, sharpened: L sqrt(2 psi / m) + 2 L^2 / (m n)."""
     fit_plan = plan_rashomon(stated(ridge=0.5), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
     stability = math.sqrt(2 * 0.05 / 0.5) + 2 / (0.5 * 2000)
@@ -191,7 +191,7 @@ def test_hit_bound_is_monotone(p: int, beta: float, psi: float, ramp: float) -> 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 50), st.floats(1.0, 1e4), st.floats(1e-4, 1.0), st.floats(1.0, 10.0))
-def test_start_ratio_is_the_best_of_its_family(p: int, beta: float, psi: float, excess: float) -> None:
+def test_start_ratio_is_the_best_of_its_kind(p: int, beta: float, psi: float, excess: float) -> None:
     found = start_log_ratio(p, beta, psi, excess)
     for s in np.geomspace(1e-6, 1, 60):
         assert found <= p * math.log(1 / s) + beta * max(s * excess - psi, 0.0) + 1e-6

@@ -97,21 +97,23 @@ APPROACHED = WhitenedSpec(
 )  # fmt: skip
 
 
-def geometry(p: int = 8, looks: int = 1, seed: int = 0) -> WhitenedGeometry:
+def geometry(p: int = 8, n_moment_releases: int = 1, seed: int = 0) -> WhitenedGeometry:
     rng = np.random.default_rng(seed)
     first = whiten_first_release(
-        np.diag(np.geomspace(0.5, 1e-3, p)) + 1e-3 * sample_symmetric_noise(p, rng), 1e-3, looks == 2
+        np.diag(np.geomspace(0.5, 1e-3, p)) + 1e-3 * sample_symmetric_noise(p, rng),
+        1e-3,
+        n_moment_releases == 2,
     )
     return (
         first
-        if looks == 1
+        if n_moment_releases == 1
         else whiten_second_release(first, np.eye(p) / p + 1e-3 * sample_symmetric_noise(p, rng), 1e-3)
     )
 
 
-@pytest.mark.parametrize("looks", [1, 2])
+@pytest.mark.parametrize("n_moment_releases", [1, 2])
 @pytest.mark.parametrize("kind", ["random", "negative definite", "huge", "tiny", "zero"])
-def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks: int) -> None:
+def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, n_moment_releases: int) -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((500, 6)) * np.geomspace(1, 1e-4, 6)
     X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
@@ -122,8 +124,8 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         "zero": np.zeros((6, 6)),
     }  # fmt: skip
     for noise in (1e-6, 1e-2, 10.0):
-        made = whiten_first_release(matrices[kind], noise, looks == 2)
-        if looks == 2:
+        made = whiten_first_release(matrices[kind], noise, n_moment_releases == 2)
+        if n_moment_releases == 2:
             made = whiten_second_release(made, matrices[kind], noise)
         weights, z = whiten_rows(X, made.transform)
         assert ((weights >= 0) & (weights <= 1)).all()
@@ -151,8 +153,8 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("room", [1.0, 1.7, 4.0])
-def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> None:
+@pytest.mark.parametrize("row_norm_factor", [1.0, 1.7, 4.0])
+def test_a_screen_changes_no_weight_and_no_moment(row_norm_factor: float, seed: int) -> None:
     """Rows of every length, the longest ones along the coordinates among them, in coordinates of noisy looks."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((3000, 9)) * np.array([5.0, *[1.0] * 7, 0.7]) / 12
@@ -163,12 +165,12 @@ def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> Non
                       fit_intercept=False)  # fmt: skip
     data = ArrayDataset(X, rng.random(3000) < 0.5, problem)
     exact = second_moment_sum(data) / 3000
-    first = whiten_first_release(exact + 1e-4 * sample_symmetric_noise(9, rng), 1e-4, True, room)
+    first = whiten_first_release(exact + 1e-4 * sample_symmetric_noise(9, rng), 1e-4, True, row_norm_factor)
     second = whiten_second_release(
         first,
         second_moment_sum(data, first.transform) / 3000 + 1e-4 * sample_symmetric_noise(9, rng),
         1e-4,
-        room,
+        row_norm_factor,
     )
     told = 0
     for frame in (first.transform, second.transform):
@@ -185,7 +187,7 @@ def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> Non
         np.testing.assert_allclose(row_weights(data, block, frame, kept), weights, rtol=1e-14)
         assert kept is None or (weights[kept.find_short_rows(block.rows, 1.0)] == 1).all()
         assert kept is None or kept.all_short <= bool((weights == 1).all())
-    assert told or room < 4
+    assert told or row_norm_factor < 4
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
