@@ -38,7 +38,7 @@ def sum_class_weights(data: Dataset) -> Any:
     bounds = data.problem.bounds
     one, seen, n_classes = float(1 << WEIGHT_BITS), 0, bounds.classes or 2
     total = np.zeros(n_classes, np.int64)
-    for block in data.blocks():
+    for block in data.pieces():
         labels = np.asarray(block.labels, np.float64)
         weights = np.ones(len(labels)) if block.weights is None else np.asarray(block.weights, np.float64)
         weights = one * np.clip(weights / bounds.weight_bound, 0.0, 1.0)

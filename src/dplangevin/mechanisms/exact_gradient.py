@@ -64,6 +64,12 @@ def limit_records(data: Dataset, block: Block, grid: RowGrid, transform: Integer
     return most if weights is None else lower_limits(most, weights, weight_bound)
 
 
+def has_full_limits(data: Dataset, transform: IntegerTransform) -> bool:
+    """Return whether the limit of every record is M, whatever the records are: no weights, and every row is short."""
+    is_short = transform.filter is not None and transform.filter.all_short
+    return is_short and not data.has_weights and data.problem.bounds.weight_bound == 1
+
+
 def round_records(data: Dataset, grid: RowGrid, *, in_place: bool = False) -> Dataset:
     """Return the records of a run without whitening: rows on the grid, and weights as integers."""
     return data.with_rounded_rows(grid, in_place=in_place).with_weights(limit_records, grid, None)

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_sums import ExactSums
-from dplangevin.data.integer_grids import IntegerTransform, to_integers
+from dplangevin.data.integer_grids import IntegerTransform, RowGrid, to_integers
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
     count_scale,
@@ -214,6 +214,9 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
         """Refuse a minimiser that cannot be rounded exactly, where that was stated."""
         if spec.secure:
             check_exact_minimizer(problem)
+
+    def row_grid(self, spec: WhitenedObjectiveSpec, problem: Problem) -> RowGrid:
+        return public_row_grid(problem)
 
     def execute(self, inputs: MechanismInput[WhitenedObjectiveSpec]) -> MechanismOutput:
         """Release counts and moment, whiten, and return the perturbed minimiser, or the constant model."""
