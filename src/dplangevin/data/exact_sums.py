@@ -127,8 +127,8 @@ def sum_gradients(
 ) -> Words:
     """S = sum a x' over records, in units: words [2, p, K], a = whole_slopes(slopes(scores, labels), ...).
 
-    theta [p, K] is snapped here; slopes(scores, labels) may overwrite the scores, [n] for K = 1 and else [n, K]. With a
-    SlopeFormula (K = 1) the integers are the same wherever the sum is made.
+    theta [p, K] is snapped here; slopes(scores, labels), of scores [n] for K = 1 and else [n, K], returns an array that
+    may be overwritten. With a SlopeFormula (K = 1) the integers are the same wherever the sum is made.
     """
     point = snap_point(theta, grid)
     vector = point.shape[1] == 1
@@ -146,8 +146,7 @@ def sum_gradients(
                 if rule is not None:
                     a = rule.round_slopes(scores, rows, labels, limit)
                 else:
-                    values = np.array(slopes(scores, labels), np.float64)  # type: ignore[operator]
-                    a = whole_slopes(values, slope_bound, limit)
+                    a = whole_slopes(slopes(scores, labels), slope_bound, limit)  # type: ignore[operator]
                 group += a @ rows if vector else rows.T @ a
                 if ends:
                     group *= per_unit
