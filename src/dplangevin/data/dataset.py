@@ -147,15 +147,23 @@ class Dataset(ABC):
         self.check_row_count(n_seen)
         return total
 
-    def sum_over_blocks(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+    def sum_over_blocks(
+        self, task: Callable[..., NDArray[Any]], *arguments: Any, whole: bool = False
+    ) -> NDArray[Any]:
         """Return task(data, *arguments) for a task that is a sum over records; partitioned data are summed by parts.
 
         A part has the bounds, loss and columns of the problem, but neither its n nor its adjacency.
+
+        whole : the sum is one of whole numbers, so that parts may be added in any order.
         """
         return task(self, *arguments)
 
     def sum_over_batch(
-        self, rows: NDArray[np.integer[Any]] | None, task: Callable[..., NDArray[Any]], *arguments: Any
+        self,
+        rows: NDArray[np.integer[Any]] | None,
+        task: Callable[..., NDArray[Any]],
+        *arguments: Any,
+        whole: bool = False,
     ) -> NDArray[Any]:
         """Return task(data, rows, *arguments), a sum over the records with these increasing row numbers (None: all)."""
         return task(self, rows, *arguments)

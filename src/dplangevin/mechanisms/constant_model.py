@@ -61,7 +61,7 @@ def count_scale(problem: Problem) -> float:
 
 def release_mean_counts(data: Dataset, draws: NoiseDraws, noise_std: float, *, is_exact: bool) -> Floats:
     """Release the mean of weight x indicator of each class, with this noise on each."""
-    exact, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
+    exact, scale = data.sum_over_blocks(sum_class_weights, whole=True), count_scale(data.problem)
     if is_exact:
         return add_rounded_gaussian_noise(exact, np.asarray(0), noise_std * scale, draws.source) / scale
     return np.asarray(exact / scale + noise_std * draws.rng.standard_normal(exact.shape))

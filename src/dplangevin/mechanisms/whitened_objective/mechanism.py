@@ -174,7 +174,9 @@ class WhitenedDataset(Dataset):
             combined_weights = weights if block.weights is None else weights * block.weights
             yield Block(z, block.labels, combined_weights)
 
-    def sum_over_blocks(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+    def sum_over_blocks(
+        self, task: Callable[..., NDArray[Any]], *arguments: Any, whole: bool = False
+    ) -> NDArray[Any]:
         return self._data.sum_over_blocks(_apply_to_whitened, self._basis, task, *arguments)
 
     def gradient_sum(self, loss: Loss, theta: Floats, rows: ArrayLike | None = None) -> Floats:
@@ -264,7 +266,7 @@ def release_counts(
     """Release the means of weight x indicator with noise of this scale; None without one."""
     if density_scale is None:
         return None
-    whole, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
+    whole, scale = data.sum_over_blocks(sum_class_weights, whole=True), count_scale(data.problem)
     noise_std = density_scale * math.sqrt(len(whole) + 1)
     if spec.secure:
         noisy = add_rounded_gamma_noise(whole, Fraction(1), Fraction(density_scale * scale), draws.source)
