@@ -161,20 +161,21 @@ class DaskEngine:
 
     def _gather(self, futures: Sequence[Any]) -> Any:
         """Return the results; raise after a while without workers, for which Dask would wait forever."""
-        from distributed import wait
-
-        without_workers_since: float | None = None
-        while True:
-            try:
-                wait(futures, timeout=POLL_SECONDS)
-                break
-            except TimeoutError:
-                now = time.monotonic()
-                has_workers = bool(self.client.nthreads())
-                without_workers_since = None if has_workers else (without_workers_since or now)
-                if without_workers_since is not None and now - without_workers_since > MAX_WAIT_SECONDS:
-                    raise
-        return self.client.gather(futures)
+        results, without_workers_since = [], None
+        for future in futures:
+            while True:
+                try:
+                    results.append(future.result(timeout=POLL_SECONDS))
+                    break
+                except TimeoutError:
+                    if future.done():  # the task itself
+                        raise
+                    now = time.monotonic()
+                    has_workers = bool(self.client.nthreads())
+                    without_workers_since = None if has_workers else (without_workers_since or now)
+                    if without_workers_since is not None and now - without_workers_since > MAX_WAIT_SECONDS:
+                        raise
+        return results
 
 
 def _apply(part: Any, change: Callable[..., Any], *, shared: tuple[Any, ...]) -> Any:
