@@ -57,6 +57,9 @@ class RidgeWhitenedDescent(FitMechanism[RidgeWhitenedSpec]):
         if spec.secure:
             row_grid(spec, problem)
 
+    def row_grid(self, spec: RidgeWhitenedSpec, problem: Problem) -> RowGrid:
+        return row_grid(spec, problem)
+
     def execute(self, inputs: MechanismInput[RidgeWhitenedSpec]) -> MechanismOutput:
         """Release counts and moments, run the descent, and return its last iterate, or the mean of the last ones."""
         spec, data, draws = inputs.spec, inputs.data, NoiseDraws.of(inputs)

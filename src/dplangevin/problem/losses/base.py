@@ -245,6 +245,10 @@ class Loss(ABC):
         """Return the derivative of h in the score."""
         return self._require_slope_formula().slope(score, y)
 
+    def slopes_in_place(self, scores: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the slopes in an array of the caller's own, which may be that of the scores, overwritten."""
+        return np.array(self.slope(scores, y), np.float64)
+
     def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Return the second derivative of h in the score, [..., K, K] for K > 1; at a kink of h', one side's."""
         return self._require_slope_formula().curvature(score, y)
