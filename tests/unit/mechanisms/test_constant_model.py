@@ -174,11 +174,22 @@ def test_pure_noise_is_returned_to_the_constant() -> None:
         kept.append(shrunk @ shrunk / (p - 1))
     assert np.mean(np.array(kept) == 0) > 0.85
     assert np.mean(kept) < 0.1
-    assert gain_factor(100.0, 1.0, 2 / p) == pytest.approx(0.99)
+    assert gain_factor(100.0, 1.0, 2 / p) == pytest.approx(0.99, rel=1e-3)
     strong = 10 * np.ones(p)
     np.testing.assert_allclose(
         shrink_to_constant(strong, start, np.ones(p), 1.0, 2 / p, 1.0)[1:], strong[1:], rtol=2e-3
     )
+
+
+def test_strong_noise_is_believed_less_than_james_and_stein_would() -> None:
+    """Scores whose noise has variance 2: a square of 6 shows little signal; of small noise all the rest is signal."""
+    relative = 2 / 12
+    assert gain_factor(6.0, 2.0, relative) == pytest.approx(1.55 / 3.55, rel=0.01)
+    assert gain_factor(3.5, 2.0, relative) == pytest.approx(1 / 3)  # James-Stein: .43
+    for square in (0.06, 0.3, 1.0):
+        assert gain_factor(square, 0.02, relative) == pytest.approx(1 - 0.02 / square)
+    factors = [gain_factor(square, 2.0, relative) for square in np.linspace(0, 40, 300)]
+    assert np.all(np.diff(factors) >= 0)
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
