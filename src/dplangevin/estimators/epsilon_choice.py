@@ -431,8 +431,8 @@ def _simulate_fit(
     """Return the scores of a simulated fit; fewer rows than n get the noise of n rows, since n mu is the same."""
     mu = cv.gdp_mu(epsilon, delta) * n / len(rows.train)
     stated: dict[str, Any] = {
-        "epsilon": cv.gdp_epsilon(mu, delta), "delta": delta, "data_norm": rows.data_norm, "schema": None, "fit_intercept": True,
-        "random_state": seed, "ledger": None, "checkpoint": None, "verbose": False, "n_public": None, "person": None,
+        "epsilon": cv.gdp_epsilon(mu, delta), "delta": delta, "data_norm": rows.data_norm, "schema": None,
+        "fit_intercept": True, "random_state": seed, "ledger": None, "checkpoint": None, "verbose": False, "n_public": None, "person": None,
         "secure": False,
     }  # fmt: skip
     stated |= {"classes": [0, 1]} if rows.is_classification else {"target_bounds": (-1.0, 1.0)}

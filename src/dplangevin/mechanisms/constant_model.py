@@ -126,10 +126,15 @@ def prior_power(problem: Problem) -> float:
 
 
 class ConstantModel(NamedTuple):
-    """Scores [K] of the best model without features, and the curvature of the loss there over its bound."""
+    """Scores [K] of the best model without features, and the curvature of the loss there over its bound.
+
+    is_best : whether no other constant has a smaller loss. A quantile, or the center of a Huber loss, does not follow
+        from the mean target.
+    """
 
     scores: Floats
     curvature_fraction: float
+    is_best: bool = True
 
 
 def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
@@ -156,7 +161,19 @@ def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
             low, high, at = (middle, high, 2 * at + 1) if slope < 0 else (low, middle, 2 * at)
     score = (low + high) / 2
     curvature = float(shares @ loss.curvature(np.full(len(labels), score), labels))
-    return ConstantModel(np.array([score]), curvature / loss.step_curvature)
+    return ConstantModel(
+        np.array([score]), curvature / loss.step_curvature, _follows_from_mean(problem, score)
+    )
+
+
+def _follows_from_mean(problem: Problem, score: float) -> bool:
+    """Return whether the mean slope at this score is a function of the mean target: the slope is affine in it."""
+    if problem.bounds.classes is not None:
+        return True
+    low, high = problem.bounds.label_range
+    targets = np.array([low, (low + high) / 2, high])
+    slopes = problem.loss.unclipped_loss.slope(np.full(3, score), targets)
+    return bool(abs(slopes[0] + slopes[2] - 2 * slopes[1]) <= 1e-9 * np.abs(slopes).max())
 
 
 def _halving_points(low: float, high: float) -> list[float]:

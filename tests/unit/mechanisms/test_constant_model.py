@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from dplangevin.mechanisms.constant_model import (
 from dplangevin.mechanisms.whitened.mechanism import (
     DescentState,
     choose_n_steps,
+    is_guarded,
     limit_row_norm,
     step_sizes,
     whitening_geometry,
@@ -338,3 +340,48 @@ def test_calibration_to_the_success_of_an_attack() -> None:
     ):
         with pytest.raises(InvalidParameter):
             calibrate(**run, **wrong)
+
+
+MODELS_WITH_TARGETS: dict[str, tuple[dict[str, Any], bool, bool]] = {
+    "logistic": ({}, True, True),
+    "svc": (
+        {},
+        False,
+        True,
+    ),  # a hinge loss is not quadratic near the constant: a limit cost more than it gave
+    "multinomial": ({"n_classes": 3}, True, True),
+    "ridge": ({}, True, True),
+    "huber": ({"transition": 0.1}, True, False),
+    "quantile": ({"quantile": 0.9}, True, False),
+    "poisson": ({"target_bounds": (0, 20)}, True, True),
+}
+"""Options, whether the answer is limited towards the counted constant, and whether that is the best constant."""
+
+
+@pytest.mark.parametrize("model", MODELS_WITH_TARGETS)
+def test_which_models_return_to_a_constant_and_how(model: str) -> None:
+    options, is_limited, is_best = MODELS_WITH_TARGETS[model]
+    plan = plan_fit(
+        model=model, n=20_000, n_features=6, epsilon=1.0, delta=1e-6, adjacency="replace-one", data_norm=1.0,
+        fit_intercept=True, **options,
+    ).plan  # fmt: skip
+    assert isinstance(plan.spec, WhitenedSpec)
+    assert plan.spec.count_noise_std
+    assert is_guarded(plan.spec, plan.problem) == is_limited
+    n_classes = options.get("n_classes", 2)
+    shares = np.arange(1.0, n_classes + 1) / sum(range(1, n_classes + 1))
+    assert fit_constant(plan.problem, shares).is_best == is_best
+    without = replace(plan.spec, count_noise_std=None, recount_noise_std=None)
+    assert is_guarded(without, plan.problem) == (model == "ridge")
+
+
+def test_a_mean_that_is_not_the_best_constant_leaves_the_constant_to_the_descent() -> None:
+    """Pure noise is dropped; the mean score, on which a quantile differs from the mean target, is kept."""
+    p, rng = 12, np.random.default_rng(4)
+    tail = rng.standard_normal(p)
+    tail[0] = 0.7
+    for is_best in (True, False):
+        start = DescentStart(np.zeros((p, 1)), np.eye(p)[0], uncertainty=1e-3, is_best=is_best)
+        kept = shrink_to_constant(tail, start, np.ones(p), 2.0 * p, 2 / p, 1.0)
+        assert np.all(kept[1:] == 0)
+        assert kept[0] == pytest.approx(0.0 if is_best else 0.7, abs=1e-3)

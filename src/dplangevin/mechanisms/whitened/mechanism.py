@@ -229,6 +229,7 @@ def _constant_start(
         unit,
         constant.curvature_fraction,
         score_uncertainty(problem, shares, noise),
+        constant.is_best,
     )
 
 
@@ -368,10 +369,18 @@ def run_descent(
     value = state.totals[-1][:, 0]
     if spec.shrink:
         value = shrink_answer(spec, geometry, state, start, data.problem.n).value
-    is_guarded = spec.recount_noise_std is not None or data.problem.loss.unclipped_loss.is_quadratic
-    if not start.unit.any() or not is_guarded:
+    if not (start.unit.any() and is_guarded(spec, data.problem)):
         return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
     return start.center + limit_deviation(value, state.totals[-1][:, 0], start, score_noise)[:, None]
+
+
+def is_guarded(spec: WhitenedSpec, problem: Problem) -> bool:
+    """Return whether an answer is limited towards the constant model, which a fit counts or a mean slope shows."""
+    loss = problem.loss.unclipped_loss
+    is_limited = (
+        loss.defaults is not None and loss.defaults.guards_constant and spec.count_noise_std is not None
+    )
+    return is_limited or spec.recount_noise_std is not None or loss.is_quadratic
 
 
 def _finish_classes(
@@ -379,7 +388,7 @@ def _finish_classes(
 ) -> Floats:
     """Return q [p, K] of several scores, limited towards the constant model, and calibrated if slopes were clipped."""
     deviation = state.totals[-1]
-    if spec.recount_noise_std is not None and start.unit.any():
+    if start.unit.any() and is_guarded(spec, problem):
         deviation = limit_class_deviation(deviation, start, noise)
     q = start.center + deviation
     if not state.counts.size or getattr(problem.loss, "slope_clip", None) is None:

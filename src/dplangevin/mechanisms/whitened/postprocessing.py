@@ -258,12 +258,14 @@ class DescentStart(NamedTuple):
     mean_curvature : of the loss at the constant model, over its bound.
     uncertainty : standard deviation of the noise on the score of the model; infinite where nothing but the descent
         tells the constant.
+    is_best : whether the model is the best constant; else the descent's mean score is kept.
     """
 
     center: Floats
     unit: Floats
     mean_curvature: float = 1.0
     uncertainty: float = 0.0
+    is_best: bool = True
 
     @property
     def step_curvature(self) -> float:
@@ -422,6 +424,8 @@ def _kept_shift(factor: float, start: DescentStart, variance: float) -> float:
     The mean compensates for the variance of the scores, which is multiplied by the square of it; beyond that it
     corrects a noisy share, if that is more uncertain than the mean itself, of this variance.
     """
+    if not start.is_best:
+        return 1.0
     doubt = start.uncertainty**2
     correction = 1.0 if math.isinf(doubt) else doubt / (doubt + variance) if doubt else 0.0
     return factor**2 + (1 - factor**2) * correction
