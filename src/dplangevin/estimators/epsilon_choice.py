@@ -432,8 +432,8 @@ def _simulate_fit(
     mu = cv.gdp_mu(epsilon, delta) * n / len(rows.train)
     stated: dict[str, Any] = {
         "epsilon": cv.gdp_epsilon(mu, delta), "delta": delta, "data_norm": rows.data_norm, "schema": None,
-        "fit_intercept": True, "random_state": seed, "ledger": None, "checkpoint": None, "verbose": False, "n_public": None,
-        "person": None, "secure": False,
+        "fit_intercept": True, "random_state": seed, "ledger": None, "checkpoint": None, "verbose": False,
+        "n_public": None, "person": None, "secure": False,
     }  # fmt: skip
     stated |= {"classes": [0, 1]} if rows.is_classification else {"target_bounds": (-1.0, 1.0)}
     model: Any = clone_for(None, estimator).set_params(**stated)
