@@ -87,8 +87,8 @@ def release_start(spec: RidgeWhitenedSpec, data: Dataset, draws: NoiseDraws) -> 
     if spec.count_noise_std is None:
         return np.zeros((problem.n_columns, problem.loss.score_dimension))
     counts = release_mean_counts(data, draws, spec.count_noise_std, is_exact=spec.secure)
-    shares = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
-    return constant_coefficients(problem, fit_constant(problem, shares).scores)
+    estimate = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
+    return constant_coefficients(problem, fit_constant(problem, estimate.shares).scores)
 
 
 def release_coordinates(

@@ -39,7 +39,10 @@ class ModelDefaults:
     counts_classes : whether a fit starts at the constant model of noisy class counts, or of a noisy mean target (by
         measurement).
     ridge_whitens : whether whitening with a floor is better where columns are many (by measurement).
-    guards_constant : whether a fit also returns to that model as far as noise hides what features add (by measurement).
+    guards_constant : whether a counted fit returns to that model as far as noise hides what features add (by
+        measurement).
+    counts_again : whether it may also spend the rest of its budget on counting again, where its first steps show
+        nothing beyond that model (by measurement).
     whitens_purely : whether second moments under a pure guarantee are worth their budget (by measurement).
     """
 
@@ -59,6 +62,7 @@ class ModelDefaults:
     counts_classes: bool = False
     ridge_whitens: bool = False
     guards_constant: bool = False
+    counts_again: bool = False
     whitens_purely: bool = False
 
 
