@@ -59,7 +59,9 @@ def draw(name: str, curves: dict[str, tuple[Any, Any]], xlabel: str, ylabel: str
             label=label,
         )
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
+    )
     PICTURES.mkdir(parents=True, exist_ok=True)
     _draw.save_figure(figure, PICTURES / f"{name}.svg")
 

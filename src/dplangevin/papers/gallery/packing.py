@@ -40,12 +40,14 @@ def draw(output: Path, *, quick: bool) -> str:
     instance = PackedBumps(centers=centres.T, width=WIDTH)
     curves = {
         "upper bound on this grid": [min(WIDTH, upper / n) for n in sizes],
-        "exponential mechanism, hardest data (exact)": [_hardest_risk(int(n), bumps) for n in sizes],
+        "exponential mechanism, hardest data": [_hardest_risk(int(n), bumps) for n in sizes],
         "the same, random frequencies (draws)": [
             _mean_excess_risk(int(n), bumps, repeats, rng)
             for n in iterate_with_progress(sizes, "numbers of records")
         ],
-        "no mechanism is below": [instance.risk_lower_bound(int(n), EPSILON) for n in sizes],
+        "no mechanism is below on its hardest data": [
+            instance.risk_lower_bound(int(n), EPSILON) for n in sizes
+        ],
     }
     for i, (name, values) in enumerate(curves.items()):
         right.loglog(
