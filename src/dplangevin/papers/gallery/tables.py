@@ -84,8 +84,9 @@ def cells() -> tuple[Cell, ...]:
     def draw_in_stages(population: bool) -> Callable[..., object]:
         def plan(n: int) -> tuple[Plan, float]:
             planned = plan_iterated(strong(n), EPSILON, population=population)
-            bound = planned.population_risk
-            return planned.plan, planned.excess_risk if bound is None else bound
+            bound = planned.population_risk if population else planned.excess_risk
+            assert bound is not None
+            return planned.plan, bound
 
         return plan
 
