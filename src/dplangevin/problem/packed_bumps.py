@@ -110,13 +110,15 @@ class PackedBumps:
         """
         n, epsilon = _check.check_count("n", n), _check.check_positive("epsilon", epsilon)
         others = self.centers.shape[1] - 1
-        if not others:
+        if not others or epsilon > 700:
             return 0.0
         max_votes = min(n, math.ceil((math.log(others) + 40) / epsilon))  # beyond, k e^(-k eps) only falls
-        votes = np.arange(1, max_votes + 1)
+        votes = np.unique(
+            np.geomspace(1, max_votes, min(max_votes, 10_000)).round()
+        )  # every k gives a valid bound
         with np.errstate(over="ignore"):
             growth = np.exp(votes * epsilon)
-            group_delta = np.minimum(delta * np.expm1(votes * epsilon) / math.expm1(epsilon), 1.0)
+            group_delta = np.minimum(delta * (growth - 1) / math.expm1(epsilon), 1.0) if delta else 0.0
             missed = others * (1 - group_delta) / (others + growth)
         return float(np.max(votes * missed)) * self.width / n
 

@@ -170,3 +170,13 @@ def test_the_exponential_mechanism_is_above_the_lower_bound(dimension: int) -> N
     assert bound <= max(risks) < 10 * bound
     assert bound >= 0.3 * bumps.width * math.log(size - 1) / (epsilon * n)
     assert bumps.risk_lower_bound(10 * n, epsilon) == pytest.approx(bound / 10)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 30.0, 699.0, 5000.0])
+def test_extreme_lower_bounds(epsilon: float) -> None:
+    """Between 0 and the width, falling in epsilon; at most e^-epsilon beyond what pure chance gives."""
+    bumps = PackedBumps.from_grid(dimension=2, width=0.25)
+    for n, delta in ((1, 0.0), (10**9, 0.0), (10**9, 1e-12)):
+        bound = bumps.risk_lower_bound(n, epsilon, delta)
+        assert 0 <= bound <= bumps.width
+        assert bound >= bumps.risk_lower_bound(n, 2 * epsilon, delta) * (1 - 1e-3)

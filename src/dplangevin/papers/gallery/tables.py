@@ -84,7 +84,8 @@ def cells() -> tuple[Cell, ...]:
     def draw_in_stages(population: bool) -> Callable[..., object]:
         def plan(n: int) -> tuple[Plan, float]:
             planned = plan_iterated(strong(n), EPSILON, population=population)
-            bound = planned.population_risk if population else planned.excess_risk
+            bound = planned.population_risk
+            bound = planned.excess_risk if bound is None else bound
             assert bound is not None
             return planned.plan, bound
 
@@ -150,11 +151,11 @@ def cells() -> tuple[Cell, ...]:
 
 def make_records(problem: Problem, rng: np.random.Generator) -> ArrayDataset:
     """Return synthetic records of a problem: uniform rows, and logistic labels for a classifier."""
-    n, half = problem.n, 0.35 if isinstance(problem.loss, Mean) else 0.7
+    n, half = problem.n, 0.35 if problem.bounds.classes is None else 0.7
     rows = rng.uniform(-half, half, (n, 2))
     labels = (
         np.zeros(n)
-        if isinstance(problem.loss, Mean)
+        if problem.bounds.classes is None
         else (rng.random(n) < 1 / (1 + np.exp(-3 * rows[:, 0]))) * 1.0
     )
     return ArrayDataset(rows, labels, problem)
@@ -185,7 +186,7 @@ def _columns(data: ArrayDataset) -> tuple[Floats, Floats]:
 def minimum(score: ProblemPotential, problem: Problem) -> float:
     """Return the least value, by projected descent; on a grid first, where the loss is not convex."""
     theta = np.zeros((2, 1))
-    if isinstance(problem.loss, Sigmoid):
+    if not problem.loss.convex:
         axis = np.linspace(-0.7, 0.7, 29)
         grid = np.stack(np.meshgrid(axis, axis)).reshape(2, -1)
         theta = grid[:, [int(np.argmin(score.value(grid)))]]
