@@ -15,12 +15,15 @@ from dplangevin.papers import PAPERS
 sys.path.insert(0, str(ROOT / "tools"))
 import tutorials
 
-QUICK = {"own_table", "accountant", "from_a_paper"}  # the others are run by `make test-all`
+FAST_TUTORIALS = {"own_table", "accountant", "from_a_paper"}  # the others are run by `make test-all`
 
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=() if page.stem in QUICK else pytest.mark.slow) for page in tutorials.pages()],
+    [
+        pytest.param(page, marks=() if page.stem in FAST_TUTORIALS else pytest.mark.slow)
+        for page in tutorials.pages()
+    ],
     ids=lambda page: page.stem,
 )
 def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:

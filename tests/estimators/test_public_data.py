@@ -157,8 +157,8 @@ def test_simulated_noise_is_the_noise_of_the_plan(monkeypatch: pytest.MonkeyPatc
         return plain(self, start, gradient, settings, repeats, rng)
 
     monkeypatch.setattr(tuning.Simulation, "__call__", recorded)
-    schedule: Any = PublicTuner(X, y, [of], epsilon=1.0, delta=1e-6).tune("mirror").plan.spec
-    assert any(n == schedule.n_steps and noise == pytest.approx(schedule.noise_std) for n, noise in seen)
+    spec: Any = PublicTuner(X, y, [of], epsilon=1.0, delta=1e-6).tune("mirror").plan.spec
+    assert any(n == spec.n_steps and noise == pytest.approx(spec.noise_std) for n, noise in seen)
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

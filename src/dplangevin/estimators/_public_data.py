@@ -19,8 +19,7 @@ from dplangevin.estimators.schema_encoder import SchemaEncoder, encoding_schema
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.mirror_descent.tuning import PublicTuner, TuningResult
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import AUTO, Request
+from dplangevin.planner.fit_plan import AUTO, FitPlan, Request
 from dplangevin.problem import Loss, Problem
 from dplangevin.tables import as_column, as_matrix
 

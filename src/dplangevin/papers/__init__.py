@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         thesis_moment_factor as thesis_moment_factor,
     )
     from dplangevin.papers.mirror_formulas import (
-        PublicRowCount as PublicRowCount,
+        PublicRowsNeeded as PublicRowsNeeded,
         best_public_rows as best_public_rows,
         chi_factor as chi_factor,
         count_public_rows as count_public_rows,

@@ -65,7 +65,7 @@ def best_public_rows(eigenvalues: ArrayLike) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublicRowCount:
+class PublicRowsNeeded:
     """How many public rows are enough, by Theorem 83 with its constant, and what they are worth.
 
     Parameters
@@ -92,7 +92,7 @@ def count_public_rows(
     distance: float,
     noise_rate: float,
     shift: float = 0.0,
-) -> PublicRowCount:
+) -> PublicRowsNeeded:
     """Compare public rows with none: the start's Bregman divergence A is what they change in Theorem 83.
 
     In the limit of many short steps the bound is A / t + t C, t the sum of the step sizes and C = (G_Q^2 + |Q|^2)
@@ -119,7 +119,7 @@ def count_public_rows(
     start = (gradient_deviation**2 / n_public + shift**2) / (2 * m)
     room = (m * distance) ** 2 - shift**2
     alone = 8 * m * noise_rate**2 - shift**2  # public alone, A, is below 2 sqrt(A C) where A < 4 C
-    return PublicRowCount(
+    return PublicRowsNeeded(
         enough=gradient_deviation**2 / room if room > 0 else math.inf,
         too_many=gradient_deviation**2 / alone if alone > 0 else math.inf,
         shift_allowed=m * distance,

@@ -73,8 +73,8 @@ def test_exponential_mechanism_on_the_instance():
     for n in (200, 800):
         constants = bumps.constants(n)
         beta = exponential_temperature(constants, 1.0)
-        promise = certify_plan(constants, ExponentialSpec(inverse_temperature=beta, grid=2), delta=0.0)
-        assert promise.epsilon() == pytest.approx(1.0, rel=1e-8)
+        guarantee = certify_plan(constants, ExponentialSpec(inverse_temperature=beta, grid=2), delta=0.0)
+        assert guarantee.epsilon() == pytest.approx(1.0, rel=1e-8)
         votes = bumps.sample_records(n, rng)
         scores = bumps.mean_losses(bumps.centers, votes)
         draws = scores[sample_finite_grid(beta * scores, 2000, rng)]

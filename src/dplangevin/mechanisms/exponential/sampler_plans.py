@@ -33,7 +33,7 @@ from dplangevin.mechanisms.exponential.tiers import (
     plan_pure_chain,
 )
 from dplangevin.mechanisms.langevin.temperatures import choose_stated_run, max_start_distance
-from dplangevin.planner.request import RISK_OBJECTIVES, RiskObjective
+from dplangevin.planner.fit_plan import RISK_OBJECTIVES, RiskObjective
 from dplangevin.problem import Problem, RecordLoss, risk
 from dplangevin.problem.problem import full_lipschitz
 
@@ -51,7 +51,7 @@ class SamplerPlan(PopulationBounds):
 
     Parameters
     ----------
-    plan : problem, spec and guarantee; run it with `dplangevin.mechanisms.run_plan`.
+    plan : problem, spec and guarantee; run it with `dplangevin.run_plan`.
     tier : exact, pure, certified or process.
     n_gradient_evaluations : expected passes over the data, for gradients and for values of F.
     expected_seconds : the same in seconds, from a short measurement of this machine on artificial rows.

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
-from dplangevin.accounting.conditions import Condition
 from dplangevin.accounting.conversions import gdp_epsilon
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Concentrated
 from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter

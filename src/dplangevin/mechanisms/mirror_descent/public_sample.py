@@ -20,7 +20,7 @@ from dplangevin.mechanisms.mirror_descent.mirror_map import LossMap, MirrorMap, 
 from dplangevin.mechanisms.moments.mechanism import second_moments
 from dplangevin.mechanisms.newton import TiltedObjective, hessian_sum, record_curvatures
 from dplangevin.problem import Loss, Problem, WholeSpace
-from dplangevin.problem.bounds import as_array
+from dplangevin.problem.constants import as_array
 
 DEFAULT_RIDGE_FRACTION = 1e-3
 """Default ridge of a map, as a fraction of the mean eigenvalue of the public Hessian."""

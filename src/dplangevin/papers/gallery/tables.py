@@ -151,9 +151,13 @@ def cells() -> tuple[Cell, ...]:
 
 def make_records(problem: Problem, rng: np.random.Generator) -> ArrayDataset:
     """Return synthetic records of a problem: uniform rows, and logistic labels for a classifier."""
-    n, is_classifier = problem.n, problem.bounds.classes is not None
-    rows = rng.uniform(-1, 1, (n, 2)) * (0.7 if is_classifier else 0.35)
-    labels = (rng.random(n) < 1 / (1 + np.exp(-3 * rows[:, 0]))) * 1.0 if is_classifier else np.zeros(n)
+    n, half = problem.n, 0.35 if problem.bounds.classes is None else 0.7
+    rows = rng.uniform(-half, half, (n, 2))
+    labels = (
+        np.zeros(n)
+        if problem.bounds.classes is None
+        else (rng.random(n) < 1 / (1 + np.exp(-3 * rows[:, 0]))) * 1.0
+    )
     return ArrayDataset(rows, labels, problem)
 
 
@@ -182,7 +186,7 @@ def _columns(data: ArrayDataset) -> tuple[Floats, Floats]:
 def minimum(score: ProblemPotential, problem: Problem) -> float:
     """Return the least value, by projected descent; on a grid first, where the loss is not convex."""
     theta = np.zeros((2, 1))
-    if not problem.constants.convex:
+    if not problem.loss.convex:
         axis = np.linspace(-0.7, 0.7, 29)
         grid = np.stack(np.meshgrid(axis, axis)).reshape(2, -1)
         theta = grid[:, [int(np.argmin(score.value(grid)))]]
