@@ -19,7 +19,7 @@ from dplangevin.estimators import scorecard
 from dplangevin.estimators.model_file import MODEL_FORMAT
 from dplangevin.mechanisms.run_state import STATE_FORMAT
 from dplangevin.report.release import VERSION as REPORT_VERSION
-from dplangevin.schema.json_schema import build_json_schema
+from dplangevin.schema.schema import build_json_schema
 
 _TEXT, _NUMBER, _BOOLEAN = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
