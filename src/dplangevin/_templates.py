@@ -5,6 +5,7 @@ Every value is escaped where it is put into a template, for HTML by default and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
@@ -33,6 +34,7 @@ def template_environment() -> Environment:
         finalize=_blank_control_characters,
     )
     environment.filters["markdown"] = _markdown_markup
+    environment.filters["unbroken"] = _keep_numbers_together
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
     return environment
 
@@ -82,6 +84,17 @@ def _markdown_markup(value: object) -> Markup:
     from markupsafe import Markup
 
     return Markup(escape_markdown(str(value)))
+
+
+_EXPONENT = re.compile(r"\d[\d.]*e-\d+")
+
+
+def _keep_numbers_together(value: object) -> Markup:
+    """Return text in which no line breaks at the hyphen of a number such as 1e-06."""
+    from markupsafe import Markup
+
+    text = escape(str(value).translate(CONTROL_CHARACTERS))
+    return Markup(_EXPONENT.sub(r'<span class="number">\g<0></span>', text))
 
 
 def _blank_control_characters(value: Any) -> Any:
