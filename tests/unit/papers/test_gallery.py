@@ -13,9 +13,6 @@ from dplangevin.papers import gallery
 from dplangevin.papers.gallery._draw import comparison_table
 
 DOCS = Path(__file__).parents[3] / "docs"
-<<<<<<< HEAD
-SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error", "tables"}
-=======
 SLOW = {
     "public-mirror-descent",
     "plateau",
@@ -24,8 +21,8 @@ SLOW = {
     "counting-error",
     "clock",
     "langevin-steps",
+    "tables",
 }
->>>>>>> house
 
 
 @pytest.mark.parametrize(
