@@ -12,9 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
-from dplangevin._arrays import Floats
 from dplangevin.mechanisms.perturbation import spec as perturbation
 from dplangevin.mechanisms.perturbation.spec import (
     ObjectivePerturbationTheorem,
@@ -24,6 +22,7 @@ from dplangevin.mechanisms.perturbation.spec import (
 )
 from dplangevin.problem import Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 from dplangevin.problem.constants import ADJACENCIES, Constants
+from unit._perturbation import log_density_of_minimiser, worst_logistic_ratio
 
 
 def constants_of(ridge: float, slope: float, adjacency: str, **changes: float) -> Constants:
@@ -32,15 +31,6 @@ def constants_of(ridge: float, slope: float, adjacency: str, **changes: float) -
         adjacency=adjacency, logistic_slope_bound=slope,
     )  # fmt: skip
     return replace(known, **changes)
-
-
-def log_density(rows: Floats, weights: Floats, at: Floats, ridge: float, scale: float, slope: float) -> float:
-    """Return the log density of the minimiser at a point, rows multiplied by the signs of their labels."""
-    sizes = expit(-rows @ at)
-    curvatures = np.where(sizes < slope, sizes * (1 - sizes), 0.0)
-    gradient = ridge * at - (weights * np.minimum(sizes, slope)) @ rows
-    hessian = ridge * np.eye(len(at)) + (rows * (weights * curvatures)[:, None]).T @ rows
-    return float(-np.linalg.norm(gradient) / scale + np.linalg.slogdet(hessian)[1])
 
 
 def random_ratio(rng: np.random.Generator, ridge: float, scale: float, slope: float, adjacency: str) -> float:
@@ -52,33 +42,10 @@ def random_ratio(rng: np.random.Generator, ridge: float, scale: float, slope: fl
     weights = np.append(10 ** rng.uniform(-1, 6, size), [1.0, 1.0])
     at = 10 ** rng.uniform(-1, 1.5) * rng.standard_normal(dimension)
     one, other = [*range(size), size], [*range(size), size + 1][: size + (adjacency == "replace-one")]
-    values = [log_density(rows[each], weights[each], at, ridge, scale, slope) for each in (one, other)]
+    values = [
+        log_density_of_minimiser(rows[each], weights[each], at, ridge, scale, slope) for each in (one, other)
+    ]
     return abs(values[0] - values[1])
-
-
-def worst_ratio(ridge: float, scale: float, slope: float, adjacency: str, far: float = 100.0) -> float:
-    """Return the log ratio of the family that attains the cost: docs/theory/planner.md, section 1.
-
-    The record is e_1 and the point (-t, far), so that its slope is that of the score -t. Many equal records of small
-    slope make the gradient of the others e_1 there, and add almost no curvature along e_1. The record in its place is
-    nearly -e_1, tilted so that its slope is at its bound.
-    """
-    best = 0.0
-    for size in np.linspace(0.5, min(slope, 0.9999), 120)[:-1]:
-        t = math.log(size / (1 - size))
-        pull = np.array([1.5 + ridge * t, ridge * far])
-        length = float(np.linalg.norm(pull))
-        at, row = np.array([-t, far]), np.array([-pull[0], pull[1]]) / length
-        weight = length * (1 + math.exp(float(row @ at)))
-        angle = (t + 0.01 + min(9.0, math.log(slope / (1 - slope + 1e-9)))) / far
-        neighbour = [[-math.cos(angle), -math.sin(angle)]][: int(adjacency == "replace-one")]
-        tables = [np.array([row, *more]) for more in ([[1.0, 0.0]], neighbour)]
-        one, other = (
-            log_density(table, np.append(weight, np.ones(len(table) - 1)), at, ridge, scale, slope)
-            for table in tables
-        )
-        best = max(best, one - other)
-    return best
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
@@ -90,7 +57,7 @@ def test_no_table_exceeds_the_cost_and_a_family_attains_it(adjacency: str) -> No
         cost = gamma_minimizer_cost(constants_of(ridge, slope, adjacency), scale)
         for _ in range(40):
             assert random_ratio(rng, ridge, scale, slope, adjacency) <= cost * (1 + 1e-9)
-        attained = max(worst_ratio(ridge, scale, slope, adjacency, far) for far in (60.0, 400.0))
+        attained = max(worst_logistic_ratio(ridge, scale, slope, adjacency, far) for far in (60.0, 400.0))
         assert 0.97 * cost <= attained <= cost * (1 + 1e-6), (ridge, scale, slope)
 
 
@@ -118,7 +85,7 @@ def for_one_record(constants: Constants, scale: float) -> float:
 def test_a_smaller_cost_is_refuted(broken: Broken) -> None:
     constants = constants_of(0.3, 0.95, "replace-one")
     assert (
-        max(worst_ratio(0.3, 2.0, 0.95, "replace-one", far) for far in (60.0, 400.0))
+        max(worst_logistic_ratio(0.3, 2.0, 0.95, "replace-one", far) for far in (60.0, 400.0))
         > broken(constants, 2.0) * 1.01
     )
 
@@ -173,4 +140,4 @@ def test_a_shaved_cost_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perturbation, "round_up", lambda value: 0.98 * value)
     spec = calibrate_objective_perturbation(constants_of(0.5, 1.0, "add-remove"), epsilon=1.0, secure=True)
     claimed = ObjectivePerturbationTheorem().certify(constants_of(0.5, 1.0, "add-remove"), spec).epsilon()
-    assert worst_ratio(0.5, spec.density_scale, 1.0, "add-remove") > claimed
+    assert worst_logistic_ratio(0.5, spec.density_scale, 1.0, "add-remove") > claimed
