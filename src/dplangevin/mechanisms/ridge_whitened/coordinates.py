@@ -23,9 +23,11 @@ FLOOR = 0.25
 """The floor under eigenvalues, in units of the edge of the noise."""
 MAX_FURTHER_EDGE = 2.0
 """Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget."""
-MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.07, 0.15
+MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.09, 0.19
 """The noise that a step may give to a score, for an even spectrum and for one with all of the second moment in few
 directions: a steep spectrum leaves more to be learned late. Without a release it is their mean."""
+REDUCTION_IN_WHITE_ROWS = 0.6
+"""By how much of itself this noise is less where all directions are white: then little is left for more time."""
 EIGENVALUES_PER_BLOCK = 256
 
 
@@ -97,7 +99,9 @@ class RidgeCoordinates:
     @property
     def score_noise(self) -> float:
         """Standard deviation of the noise that a step may give to a score."""
-        return MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * self.unevenness
+        white = self.effective_dimension / self.n_columns
+        spread = MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * self.unevenness
+        return spread * (1 - REDUCTION_IN_WHITE_ROWS * white)
 
     def refine(self, noisy: Floats, noise_std: float, grid: RowGrid | None) -> RidgeCoordinates:
         """Return the coordinates that another release gives: the second moment of rows over R in the present ones."""

@@ -92,12 +92,7 @@ def first_edge(request: Request) -> float:
 def step_cap(problem: Problem, is_softmax: bool) -> float:
     """Return the largest step in a direction of second moment 1."""
     if is_softmax:
-        return (
-            STEP_CAP_PER_CLASS
-            / SOFTMAX_CLIP
-            * problem.loss.score_dimension
-            / problem.bounds.weight_bound
-        )
+        return STEP_CAP_PER_CLASS / SOFTMAX_CLIP * problem.loss.score_dimension / problem.bounds.weight_bound
     return 1 / (problem.loss.step_curvature * problem.bounds.weight_bound)
 
 
