@@ -19,6 +19,7 @@ from dplangevin import (
     DPModelSearch,
     DPRidge,
     Ledger,
+    _progress,
     progress,
 )
 from dplangevin.accounting import conversions as cv
@@ -179,12 +180,17 @@ def test_no_attempt_at_all_is_said() -> None:
         RepeatedSelection().run(price, attempts, Never(np.random.PCG64(0)))
 
 
-def test_nothing_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_counts_the_attempts(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = data(1000)
     seen: list[int] = []
-    with progress(lambda step, total: seen.append(step), log=True):
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LOG_LINES", 0.0)
+    caplog.set_level("DEBUG", logger="dplangevin")
+    with progress(lambda step, total: seen.append(step)):
         search(verbose=True).fit(table[["x"]], table.y)
     assert not seen
+    assert not caplog.messages
     assert capsys.readouterr().err == ""
 
 
