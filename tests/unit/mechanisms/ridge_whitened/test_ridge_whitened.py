@@ -114,7 +114,7 @@ def add_noise(moment: Any, noise_std: float, seed: int) -> Any:
 
 @pytest.mark.parametrize("noise_in_means", [0.01, 0.1, 1.0])
 def test_an_even_spectrum_is_found_to_be_even(noise_in_means: float) -> None:
-    """Noise spreads equal eigenvalues by its edge to both sides; only a tenth of that is left, and nothing is whitened."""
+    """Noise spreads equal eigenvalues by its edge to both sides; a tenth of that is left, and nothing is whitened."""
     p = 200
     noise_std = noise_in_means / p / math.sqrt(2 * p)
     noisy = add_noise(np.eye(p) / p, noise_std, 3)
@@ -141,6 +141,29 @@ def test_moments_along_released_directions_are_estimated(power: float, noise_std
         biases.append(estimate.values.sum() - 1)
     assert max(errors) < 0.08
     assert np.abs(biases).max() < 4 * noise_std * math.sqrt(p)
+
+
+def clipped_slopes(scores: Any, label: int, clip: float) -> Any:
+    probabilities = np.exp(scores - scores.max())
+    slopes = probabilities / probabilities.sum() - np.eye(len(scores))[label]
+    return slopes * min(1.0, clip / np.linalg.norm(slopes))
+
+
+def test_the_curvatures_of_clipped_slopes_add_up_to_twice_the_clip() -> None:
+    """The cap on a step rests on it. Central differences; without the clip the sum is several times that."""
+    rng = np.random.default_rng(0)
+    clip, step, traces = 0.125, 1e-6, {"clipped": [0.0], "whole": [0.0]}
+    for _ in range(400):
+        classes = int(rng.integers(2, 12))
+        scores = rng.standard_normal(classes) * 10 ** rng.uniform(-2, 1)
+        for name, bound in (("clipped", clip), ("whole", np.inf)):
+            moved = [
+                clipped_slopes(scores + step * e, 0, bound) - clipped_slopes(scores - step * e, 0, bound)
+                for e in np.eye(classes)
+            ]
+            traces[name].append(float(np.trace(moved)) / (2 * step))
+    assert 1.2 * clip < max(traces["clipped"]) <= 2 * clip * (1 + 1e-6)
+    assert max(traces["whole"]) > 0.8
 
 
 def test_integer_coordinates_are_the_rounded_ones() -> None:
