@@ -114,7 +114,7 @@ def _counted_curvature(rows: Floats, scores: Floats, uncertainty: Uncertainty) -
 
     A long row near the boundary counts with the share f of its curvature w h'' |z|^2 that stays within the limit on a
     record. Where the curvature in its direction exceeds the mean of all directions, it does so by rows like this one,
-    of which the same share was counted: so the excess is 1 / f times as large. Elsewhere nothing is missing.
+    and those of them that are far from the boundary were counted in full: half of what is missing at most is added.
     """
     if uncertainty.row_metric is None or uncertainty.curvature is None or uncertainty.curvature_limit is None:
         return np.ones(len(rows))
@@ -125,7 +125,7 @@ def _counted_curvature(rows: Floats, scores: Floats, uncertainty: Uncertainty) -
     shares = np.minimum(uncertainty.curvature_limit / np.maximum(own, 1e-300), 1.0)
     along = _variances(images, uncertainty.curvature) / squares
     mean = float(np.sum(uncertainty.curvature * uncertainty.row_metric)) / len(uncertainty.curvature)
-    missing = np.maximum(along - mean, 0.0) * (1 / shares - 1)
+    missing = np.maximum(along - mean, 0.0) * (1 / shares - 1) / 2
     return np.asarray(along / np.maximum(along + missing, 1e-300))
 
 

@@ -23,7 +23,7 @@ from dplangevin.problem import Problem
 Floats = NDArray[np.float64]
 MIN_GUESS_EIGENVALUE = 0.02
 """Smallest eigenvalue of the guess over the curvature across the coefficients."""
-MAX_CUT_SHARE, MIN_CURVATURE_SHARE = 0.1, 0.01
+MAX_CUT_SHARES, MIN_CURVATURE_SHARE = {"logistic": 0.01, "exponential": 0.1}, 0.01
 """Share of their curvature that elliptical rows lose to the limit on a record's, and the least limit over the bound."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -97,7 +97,7 @@ def limit_curvature(
     curvatures = np.sort(np.minimum(rows.slopes_at(mean + spread * _QUANTILES)[1], bound))[::-1]
     sums = np.cumsum(curvatures)
     above = sums - np.arange(1, len(sums) + 1) * curvatures  # what exceeds each of them
-    index = int(np.searchsorted(above, MAX_CUT_SHARE * sums[-1], side="right")) - 1
+    index = int(np.searchsorted(above, MAX_CUT_SHARES[rows.kind] * sums[-1], side="right")) - 1
     limit = max(float(curvatures[index]), MIN_CURVATURE_SHARE * bound)
     kept = np.minimum(curvatures, CURVATURE_ROW_FACTOR * limit).sum() / max(float(sums[-1]), 1e-300)
     return CurvatureLimit(limit, float(kept))

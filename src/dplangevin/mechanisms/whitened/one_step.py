@@ -41,6 +41,8 @@ MAX_SIZE_FACTOR = 2.0
 """Largest factor by which the nonlinear part of elliptical rows is scaled to the released curvature."""
 WINDOW_BIAS_FACTOR = 0.1
 """Weight of the squared nonlinearity, most of which is computed, against variance in the choice of the first step."""
+PRIOR_SHARE = 1.0
+"""Standard deviation of the public prior over the planner's bound on a coefficient of rows of norm 1."""
 MIN_PRIOR_WIDTHS = 4.0
 """The prior is at least this many times as wide as the root mean square of the released coefficients."""
 MIN_CURVED_DEVIATIONS = 2.5
@@ -173,8 +175,9 @@ def estimate_one_step(
     to_theta = basis @ np.column_stack([inside, unknown])
     to_theta = to_theta - flat @ (flat.T @ to_theta)
     covariance = released / problem.n * (ratio or 1.0)
-    scale = _prior_scale(
-        problem, released, covariance, variance, to_theta[:, :size], inside.T @ record.answer
+    estimates = (inside.T @ record.answer, point - np.linalg.solve(released, gradients))
+    scale = max(
+        _prior_scale(problem, released, covariance, variance, to_theta[:, :size], each) for each in estimates
     )
     prior, known = to_theta.T @ to_theta / scale**2, np.eye(to_theta.shape[1])[:, :size]
     center, lengthening = record.answer, _newton_step_lengthening(released, left, first_root)
@@ -362,7 +365,7 @@ def _separate_unknown_directions(
     vectors = _below_noise(inside, geometry)
     if not vectors.shape[1]:
         return inside, nothing
-    block, noise_std = vectors.T @ inside.T @ curvature.matrix @ inside @ vectors, curvature.noise_std
+    block, noise_std = _curvature_alone(inside.T @ curvature.matrix @ inside, vectors, curvature.noise_std), curvature.noise_std
     values, turn = np.linalg.eigh(block)
     edge = float(values.mean()) - OUTSIDE_SPECTRUM * noise_std * math.sqrt(2 * len(values))
     hidden = turn[:, values < min(edge, MIN_KNOWN_DEVIATIONS * noise_std)]
@@ -375,6 +378,21 @@ def _separate_unknown_directions(
     if not 0 < unknown.shape[1] < inside.shape[1]:
         return inside, nothing
     return inside @ np.linalg.svd(unknown)[0][:, unknown.shape[1] :], inside @ unknown
+
+
+def _curvature_alone(matrix: Floats, vectors: Floats, noise_std: float) -> Floats:
+    """Return what the block of a noisy curvature has of its own, when the other directions are free to compensate.
+
+    The released geometry shows a weak direction tilted towards strong ones, whose curvature would hide that it is weak.
+    The Schur complement removes it; what noise adds to the part that is removed is put back.
+    """
+    rest = np.linalg.svd(vectors)[0][:, vectors.shape[1] :]
+    cross = vectors.T @ matrix @ rest
+    values, turn = np.linalg.eigh(rest.T @ matrix @ rest)
+    values = np.maximum(values, MIN_KNOWN_DEVIATIONS * noise_std)
+    cross = cross @ turn
+    expected = noise_std**2 / 2 * float((1 / values).sum()) * np.eye(len(cross))
+    return np.asarray(vectors.T @ matrix @ vectors - (cross / values) @ cross.T + expected)
 
 
 def _below_noise(inside: Floats, geometry: WhitenedGeometry) -> Floats:
@@ -462,12 +480,13 @@ def _choose_first_step(record: DescentRecord, moments: Floats, curvature: float)
 
 
 def _prior_scale(
-    problem: Problem, matrix: Floats, covariance: Floats, variance: float, to_theta: Floats, answer: Floats
+    problem: Problem, matrix: Floats, covariance: Floats, variance: float, to_theta: Floats, estimate: Floats
 ) -> float:
-    """Return tau: public, or wider if the released coefficients are large beyond their own noise."""
+    """Return tau: public, or wider if these coefficients are large beyond their noise, which weights them."""
     defaults = problem.loss.unclipped_loss.defaults
     assert defaults is not None  # every loss with intervals belongs to a model
     gain = to_theta @ np.linalg.inv(matrix)
-    noisy = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
-    size = math.sqrt(max(float(np.mean((to_theta @ answer) ** 2 - noisy)), 0.0))
-    return max(defaults.coef_bound / (2 * problem.row_norm), MIN_PRIOR_WIDTHS * size)
+    noise = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
+    squares = (to_theta @ estimate) ** 2 - noise
+    size = max(float(np.mean(squares)), float(np.average(squares, weights=1 / noise)), 0.0) ** 0.5
+    return max(PRIOR_SHARE * defaults.coef_bound / problem.row_norm, MIN_PRIOR_WIDTHS * size)

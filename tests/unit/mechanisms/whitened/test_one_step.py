@@ -168,7 +168,35 @@ def test_a_lone_eigenvalue_outside_of_the_noise_is_kept(monkeypatch: pytest.Monk
     assert mean_along() > 0.3
 
 
-def test_the_limit_of_a_curvature_keeps_nine_tenths_of_normal_rows() -> None:
+def test_a_weak_direction_is_seen_behind_strong_ones() -> None:
+    """The geometry shows a direction of curvature .02 tilted by a fifth: alone it has .02, its block has .06.
+
+    The mean of 60 has a standard deviation of .013 at noise .1.
+    """
+    rng, size, noise = np.random.default_rng(12), 10, 0.1
+    exact = np.diag([0.02] + [1.0] * (size - 1))
+    tilted = np.array([math.sqrt(0.96), 0.2] + [0.0] * (size - 2))[:, None]
+    noisy = [exact + noise * (z + z.T) / 2 for z in rng.standard_normal((60, size, size))]
+    alone = np.mean([one_step._curvature_alone(matrix, tilted, noise)[0, 0] for matrix in noisy])
+    assert alone == pytest.approx(1 / (tilted.T @ np.linalg.inv(exact) @ tilted)[0, 0], abs=0.04)
+    assert (tilted.T @ exact @ tilted)[0, 0] > 0.058
+    whole = one_step._curvature_alone(exact, np.eye(size)[:, :2], 0.0)
+    np.testing.assert_allclose(whole, exact[:2, :2])
+
+
+def test_the_prior_widens_for_effects_that_the_released_model_hides() -> None:
+    """At small budgets a released model is shrunk to a constant: the one-step estimate still shows large effects."""
+    problem, size = problem_of(Logistic(), n=1000, columns=4), 4
+    known = (problem, np.eye(size), 0.01 * np.eye(size), 0.01, np.eye(size))
+    public = one_step.PRIOR_SHARE * 10.0 / problem.row_norm
+    hidden, shown = np.zeros(size), np.array([40.0, -30.0, 20.0, 10.0])
+    assert one_step._prior_scale(*known, hidden) == public
+    assert one_step._prior_scale(*known, shown) == pytest.approx(
+        4 * math.sqrt(np.mean(shown**2) - 0.02), rel=1e-6
+    )
+
+
+def test_the_limit_of_a_curvature_keeps_most_of_normal_rows() -> None:
     rng = np.random.default_rng(9)
     geometry, normal = white_geometry(4), rng.standard_normal((200_000, 3))
     z = np.column_stack([normal, np.ones(len(normal))])
@@ -182,7 +210,7 @@ def test_the_limit_of_a_curvature_keeps_nine_tenths_of_normal_rows() -> None:
         kept = np.minimum(curvatures, 1.25 * limit.largest).mean() / curvatures.mean()
         assert limit.largest < 0.6 * loss.typical_curvature_bound
         assert kept == pytest.approx(limit.kept_share, abs=0.02)
-        assert limit.kept_share >= 0.89
+        assert limit.kept_share >= 0.9
     linear = replace(problem_of(Clipped(Squared(), 1.0)), fit_intercept=True, n_features=3)
     assert limit_curvature(geometry, linear, np.eye(4), answer).largest == 1.0
 
