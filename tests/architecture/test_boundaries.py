@@ -33,6 +33,7 @@ SPEAKING_OF_THEM = {
     "papers/gallery/tightness.py",
     "accounting/serialize.py",
     "problem/losses/base.py",
+    "report/file_schemas.py",
     "problem/losses/regression.py",
     "report/plot.py",
     "report/rashomon.py",

@@ -27,7 +27,15 @@ from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, 
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Logistic, Problem
-from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries, summarize_table
+from dplangevin.queries import (
+    Marginals,
+    column,
+    count_file,
+    count_learned_groups,
+    count_marginals,
+    count_queries,
+    summarize_table,
+)
 from dplangevin.schema import Schema
 from dplangevin.tables import Dialect, TableFiles, as_table
 
@@ -300,6 +308,8 @@ def attempts(folder: Path) -> dict[str, Any]:
                 frame, {"columns": {"b": {"range": [0, 1]}}}, quantiles=(0.5,), **options
             ).to_dict()
         ),
+        "learned groups": lambda: repr(count_learned_groups(frame, "b", **options).to_dict()),
+        "groups command": lambda: command("count", data[0], "--groups", "b"),
         "marginals": lambda: repr(count_marginals(frame, schema, **options).to_dict()),
         "queries": lambda: repr(
             count_queries(frame, [column("a") > 1, column("b") == "no"], **options).to_dict()

@@ -67,14 +67,36 @@ def test_counts_keep_their_exponential_link() -> None:
     np.testing.assert_allclose(found.to_sklearn().predict(X), found.predict(X), rtol=1e-12)
 
 
+def test_no_prediction_leaves_the_range_of_the_counts() -> None:
+    """An exponential of a score far from the records is no mean of counts within the range."""
+    X, y = table()
+    fitted = DPPoissonRegressor(data_norm=2.0, target_bounds=(0, 5), random_state=0)
+    fitted.fit(X[["a"]], 5 * y.astype(float))
+    far = pd.DataFrame({"a": [-1e6, -30.0, 0.0, 30.0, 1e6]})
+    scores = fitted.coef_[0] * far["a"].to_numpy() + fitted.intercept_
+    assert scores.max() > 50
+    np.testing.assert_allclose(fitted.predict(far), np.exp(np.minimum(scores, np.log(5))), rtol=1e-12)
+    np.testing.assert_allclose(fitted.to_sklearn().predict(far), fitted.predict(far), rtol=1e-12)
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    connection = duckdb.connect()
+    connection.register("far", far)
+    rows = connection.execute(fitted.to_sql("far")).df()
+    np.testing.assert_allclose(rows["prediction"], fitted.predict(far), rtol=1e-12, atol=1e-300)
+
+
 def test_skops_round_trip() -> None:
     skops = pytest.importorskip("skops.io", reason="skops is not installed")
-    X, _ = table()
+    X, y = table()
     found = model(DPAdditiveClassifier)
     content = skops.dumps(found.to_sklearn())
-    assert sorted(skops.get_untrusted_types(data=content)) == sorted(TRUSTED_TYPES)
     again = skops.loads(content, trusted=list(TRUSTED_TYPES))
     np.testing.assert_allclose(again.predict_proba(X), found.predict_proba(X), atol=1e-12)
+    counts = DPPoissonRegressor(schema=SCHEMA, target_bounds=(0, 5), random_state=0).fit(X, y.astype(float))
+    content_of_counts = skops.dumps(counts.to_sklearn())
+    again = skops.loads(content_of_counts, trusted=list(TRUSTED_TYPES))
+    np.testing.assert_allclose(again.predict(X), counts.predict(X), rtol=1e-12)
+    unknown = {*skops.get_untrusted_types(data=content), *skops.get_untrusted_types(data=content_of_counts)}
+    assert unknown == set(TRUSTED_TYPES)
 
 
 def test_mlflow_round_trip(tmp_path: Path) -> None:

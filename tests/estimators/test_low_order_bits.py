@@ -6,7 +6,9 @@ that, in any bit, is a number that is no function of released and public ones.
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from dplangevin import (
     DPHuberRegressor,
     DPLinearSVC,
     DPLogisticRegression,
+    DPModelSearch,
     DPPoissonRegressor,
     DPQuantileRegressor,
     DPRidge,
@@ -63,8 +66,9 @@ def neighbouring_tables(labels: str) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def all_outputs(model: Any, folder: Path) -> dict[str, Any]:
-    """Every attribute, the report in three formats and the model file, without times and what hashes them."""
+    """Attributes, the pickle, the report in three formats and the model file, without times and what hashes them."""
     outputs: dict[str, Any] = {k: v for k, v in vars(model).items() if k not in ("random_state", "ledger")}
+    outputs["pickle"] = pickle.dumps(copy.copy(model).set_params(random_state=None))
     for suffix in ("html", "json", "md"):
         report.write_report(model, folder / f"report.{suffix}")
         text = (folder / f"report.{suffix}").read_text(encoding="utf-8")
@@ -91,6 +95,23 @@ def test_a_default_fit_holds_nothing_but_functions_of_its_releases(
     name: str, delta: float, tmp_path: Path
 ) -> None:
     result = replay_fit(name, delta, tmp_path)
+    assert result.releases
+    assert result.differences == ()
+
+
+def test_a_search_holds_nothing_but_functions_of_its_releases(tmp_path: Path) -> None:
+    def fit(data: Any, rng: np.random.Generator) -> dict[str, Any]:
+        base = DPLogisticRegression(data_norm=3**0.5, classes=[0, 1])
+        grid = {"alpha": [1e-3, 0.1]}
+        search = DPModelSearch(base, grid, epsilon=1.0, delta=1e-6, repetitions=4, random_state=rng).fit(
+            *data
+        )
+        assert search.privacy_.arithmetic == "discrete-grid"
+        outputs = {k: v for k, v in vars(search).items() if k not in ("random_state", "ledger")}
+        outputs["pickle"] = pickle.dumps(copy.copy(search).set_params(random_state=None))
+        return outputs | {"best": all_outputs(search.best_estimator_, tmp_path)}
+
+    result = replay(fit, *neighbouring_tables("classes"))
     assert result.releases
     assert result.differences == ()
 

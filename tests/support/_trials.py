@@ -29,7 +29,15 @@ from dplangevin import (
     private_selection,
 )
 from dplangevin.accounting.registry import plannable_mechanisms
-from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries, summarize_table
+from dplangevin.queries import (
+    Marginals,
+    column,
+    count_file,
+    count_learned_groups,
+    count_marginals,
+    count_queries,
+    summarize_table,
+)
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from estimators._models import CLASSIFIERS, EVERY, made, table
 
@@ -296,6 +304,8 @@ def counted(call: Callable[..., Any]) -> Trial:
         settings = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0} | options
         if call is count_queries:
             done = call(frame, {"positive": column("x0") > 0}, **settings)
+        elif call is count_learned_groups:
+            done = call(frame, "x0", **settings)
         elif call in (count_marginals, summarize_table):
             done = call(frame, **({"schema": SCHEMA} | settings))
         else:
@@ -345,4 +355,5 @@ ROWS: dict[str, Trial] = {
     "count_marginals": counted(count_marginals),
     "count_file": counted(count_file),
     "summarize_table": counted(summarize_table),
+    "count_learned_groups": counted(count_learned_groups),
 }

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dplangevin.cli.option_groups import AsJson
+
 if TYPE_CHECKING:
     from dplangevin.ledger.inspection import Diagnosis
 
@@ -33,7 +35,7 @@ def run_doctor(
             show_envvar=True,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that this installation is fit for releases. Exit code 2 if not; nothing is changed."""
     from dplangevin.ledger.inspection import inspect_ledger

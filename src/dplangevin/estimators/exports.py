@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
-from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,6 +22,7 @@ from dplangevin.schema import NumericColumn
 INTERCEPT = "intercept"
 TRUSTED_TYPES = (
     "dplangevin.estimators.exports.ClippedLogistic",
+    "dplangevin.estimators.exports.ClippedPoisson",
     "dplangevin.estimators.schema_encoder.SchemaEncoder",
 )
 """Types in a pipeline of `to_sklearn` that skops does not know: `skops.io.load(file, trusted=TRUSTED_TYPES)`."""
@@ -110,6 +111,25 @@ class ClippedLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
 
 
+class ClippedPoisson(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Poisson model whose predictions are clipped to the stated range [low, high] of the counts."""
+
+    def __init__(self, low: float = 0.0, high: float = np.inf) -> None:
+        self.low, self.high = low, high
+
+    def fit(self, X: Any, y: Any) -> ClippedPoisson:
+        """Raise: the coefficients come from a private fit."""
+        raise TypeError(
+            "ClippedPoisson carries the coefficients of a private fit and cannot be fitted itself."
+        )
+
+    def predict(self, X: Any) -> Floats:
+        """Return predicted means."""
+        check_is_fitted(self, "coef_")
+        scores = np.asarray(X, np.float64) @ self.coef_ + self.intercept_
+        return np.asarray(np.clip(np.exp(np.minimum(scores, 700.0)), self.low, self.high))
+
+
 def sklearn_classifier(model: Any, coefficients: Floats, intercept: Floats) -> Any:
     """Return a fitted scikit-learn classifier with these coefficients."""
     clip = float(getattr(model, "slope_clip_", 1.0))
@@ -123,10 +143,7 @@ def sklearn_classifier(model: Any, coefficients: Floats, intercept: Floats) -> A
 
 def sklearn_regressor(model: Any, coefficients: Floats, intercept: float) -> Any:
     """Return a fitted scikit-learn regressor with these coefficients."""
-    last = LinearRegression()
-    if model._log_link:
-        last = PoissonRegressor()
-        last._base_loss, last.n_iter_ = last._get_loss(), 1  # where scikit-learn keeps the exponential link
+    last: Any = ClippedPoisson(*model.public_targets()) if model._log_link else LinearRegression()
     last.coef_, last.intercept_, last.n_features_in_ = coefficients, intercept, len(coefficients)
     return last
 
@@ -138,8 +155,9 @@ class ExportMixin:
         """Return a fitted scikit-learn Pipeline with the same predictions; the last step is a plain linear model.
 
         With a schema the first step is SchemaEncoder, and `pipeline[-1]` alone, on encoded rows, is a model of
-        scikit-learn (for SHAP, mlflow and similar tools). A clipped logistic link, which scikit-learn lacks, is the
-        small class `ClippedLogistic` of this library. `TRUSTED_TYPES` lists what skops must be told to load.
+        scikit-learn (for SHAP, mlflow and similar tools). What scikit-learn lacks, a clipped logistic link and counts
+        within their range, are the small classes `ClippedLogistic` and `ClippedPoisson` of this library.
+        `TRUSTED_TYPES` lists what skops must be told to load.
         """
         model: Any = self
         check_is_fitted(model, "coef_")

@@ -89,9 +89,13 @@ def model_to_onnx(model: Any) -> Any:
     inputs, scores = _add_scores(graph, card, helper, kinds)
     outputs = []
     if card.classes is None:
-        graph.add_node(
-            "Exp" if card.link == "exp" else "Identity", _cap_scores(graph, card, scores), output=prediction
-        )
+        if card.limits is None:
+            graph.add_node("Identity", scores, output=prediction)
+        else:
+            low, high = (graph.add_constant([[limit]]) for limit in card.limits)
+            graph.add_node(
+                "Max", graph.add_node("Min", graph.add_node("Exp", scores), high), low, output=prediction
+            )
         outputs.append(helper.make_tensor_value_info(prediction, kinds.DOUBLE, [None, 1]))
     else:
         kind = _add_labels(graph, card, scores, label)
@@ -228,10 +232,6 @@ def _add_products(graph: _Graph, first: str, second: str, size: int) -> str:
     columns = graph.add_node("Unsqueeze", second, graph.add_constant([1], np.int64))
     table = graph.add_node("Mul", rows, columns)
     return graph.add_node("Reshape", table, graph.add_constant([0, size], np.int64))
-
-
-def _cap_scores(graph: _Graph, card: Scorecard, scores: str) -> str:
-    return graph.add_node("Min", scores, graph.add_constant([[700.0]])) if card.link == "exp" else scores
 
 
 def _add_labels(graph: _Graph, card: Scorecard, scores: str, output: str) -> Any:

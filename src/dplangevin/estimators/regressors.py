@@ -194,8 +194,8 @@ class DPPoissonRegressor(IntervalsMixin, DPLinearRegressor):
         return {"target_bounds": self._target_range()}
 
     def predict(self, X: Any) -> Floats:
-        """Return predicted counts."""
-        return np.exp(np.minimum(super().predict(X), 700.0))
+        """Return predicted means, within the stated range of the counts: the exponential of a score has no other."""
+        return np.clip(np.exp(np.minimum(super().predict(X), 700.0)), *self.public_targets())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return D^2, the fraction of Poisson deviance explained."""

@@ -137,6 +137,7 @@ class Scorecard:
     names : columns of the table, in order.
     link : "identity", "exp", "logistic", "softmax", "sign" or "argmax"; the last two give labels only.
     clip : bound C of a clipped logistic link, see `DPLogisticRegression.predict_proba`; 1 is the sigmoid.
+    limits : range to which predictions of the link "exp" are clipped, that of the counts; else None.
     classes : labels of a classifier, or None.
     """
 
@@ -146,6 +147,7 @@ class Scorecard:
     names: tuple[str, ...]
     link: str
     clip: float = 1.0
+    limits: tuple[float, float] | None = None
     classes: NDArray[Any] | None = None
 
     @property
@@ -179,8 +181,12 @@ class Scorecard:
             "library": __version__,
             "columns": list(self.names),
             "constant": self.constant.tolist(),
-            "link": {"kind": self.link, **({"clip": self.clip} if self.link == "logistic" else {})},
+            "link": {"kind": self.link},
         }
+        if self.link == "logistic":
+            plain["link"]["clip"] = self.clip
+        if self.limits is not None:
+            plain["link"] |= dict(zip(("low", "high"), self.limits, strict=True))
         if self.classes is not None:
             plain["classes"] = self.classes.tolist()
         if self.weights is not None:
@@ -194,6 +200,7 @@ def build_scorecard(model: Any) -> Scorecard:
     coefficients = np.atleast_2d(np.array(model.coef_, np.float64))
     constant = np.array(np.atleast_1d(model.intercept_), np.float64)
     link, clip = _link_of_model(model, len(coefficients))
+    limits = model.public_targets() if link == "exp" else None
     classes = model.classes_.copy() if is_classifier(model) else None
     if model.schema is None:
         names = getattr(model, "feature_names_in_", None)
@@ -201,7 +208,7 @@ def build_scorecard(model: Any) -> Scorecard:
             names = [f"x{j}" for j in range(coefficients.shape[1])]
         return Scorecard(
             terms=(), weights=coefficients, constant=constant, names=tuple(map(str, names)), link=link,
-            clip=clip, classes=classes,
+            clip=clip, limits=limits, classes=classes,
         )  # fmt: skip
     schema = as_schema(encoding_schema(model))
     coefficients *= row_scale(schema)
@@ -212,7 +219,7 @@ def build_scorecard(model: Any) -> Scorecard:
         start = stop
     return Scorecard(
         terms=tuple(terms), weights=None, constant=constant + coefficients[:, -1], names=schema.names,
-        link=link, clip=clip, classes=classes,
+        link=link, clip=clip, limits=limits, classes=classes,
     )  # fmt: skip
 
 

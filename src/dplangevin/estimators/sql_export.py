@@ -159,8 +159,9 @@ def _result_columns(card: Scorecard, score_names: Sequence[str]) -> list[str]:
     scores = [f'"scored".{quote_name(name)}' for name in score_names]
     prediction = quote_name(unused_name("prediction", card.names))
     if card.classes is None:
-        if card.link == "exp":
-            return [f"EXP({_clip_exponent(scores[0])}) AS {prediction}"]
+        if card.limits is not None:
+            low, high = map(_write_number, card.limits)
+            return [f"GREATEST(LEAST(EXP({_clip_exponent(scores[0])}), {high}), {low}) AS {prediction}"]
         return [f"{scores[0]} AS {prediction}"]
     labels = [_write_label(label) for label in card.classes.tolist()]
     columns = [f"{_best_label(scores, labels)} AS {prediction}"]

@@ -299,7 +299,9 @@ class SummaryMixin:
         bounds: Floats = np.column_stack([middle - width, middle + width])
         if hasattr(model, "predict_proba"):
             return np.asarray(expit(bounds))
-        return np.exp(bounds) if model._log_link else bounds
+        return (
+            np.clip(np.exp(np.minimum(bounds, 700.0)), *model.public_targets()) if model._log_link else bounds
+        )
 
     def _require_uncertainty(self) -> Uncertainty:
         if not hasattr(self, "uncertainty_"):

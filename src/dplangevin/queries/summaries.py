@@ -406,8 +406,8 @@ def summarize_table(
     Privacy
     -------
     The guarantee is that of the returned table's mechanism; the ledger is charged before the table is read. Under
-    "replace-one" the number of rows is public. Missing cells are the middle of the range, unless the schema gives them
-    a cell of their own (missing = "own"): then the values present are counted with noise, and only they take part.
+    "replace-one" the number of rows is public. Missing cells take no part, and the values present are counted with
+    noise; where the schema declares missing = "middle" or "never", missing cells are the middle of the range.
 
     Examples
     --------
@@ -486,7 +486,7 @@ def _find_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[Summar
                 f"column {name!r} has no range of numbers, so it has no mean, sum or quantile; count it with "
                 "count_marginals, or use it as `by`."
             )
-        result.append(SummarizedColumn(feature=feature, counts_present=rule == "own"))
+        result.append(SummarizedColumn(feature=feature, counts_present=rule in ("own", None)))
     return tuple(result)
 
 

@@ -25,7 +25,7 @@ SCHEMA = Schema.from_dict(
         "columns": {
             "income": {"range": [0, 200_000], "transform": "log1p", "missing": "middle"},
             "age": {"range": [-10, 100]},
-            "job": {"categories": ["a", "b", "c"], "other": "own"},
+            "job": {"categories": ["a", "b", "c"], "other": "own", "missing": "own"},
         }
     }
 )
