@@ -19,7 +19,6 @@ from dplangevin._rng import POWER_LAWS, noise_observer
 from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.sampling.exact_noise import ByteSource, gaussian_density_scale, sample_rounded_noise
 
-
 MAX_FLOAT_BITS = 1000
 """Binary digits of a whole number that is surely a finite double, rounded."""
 
