@@ -195,10 +195,10 @@ def _pack_symmetric(words: Words) -> Words:
 
 def _unpack_symmetric(packed: Words, size: int) -> Words:
     above = np.triu_indices(size)
-    words = np.empty((*packed.shape[:-1], size, size), np.int64)
-    words[(..., *above)] = packed
-    words[(..., *above[::-1])] = packed
-    return words
+    matrices = np.empty((*packed.shape[:-1], size, size), np.int64)
+    matrices[(..., *above)] = packed
+    matrices[(..., *above[::-1])] = packed
+    return matrices
 
 
 def _second_moment(data: Any, grid: RowGrid) -> Words:
