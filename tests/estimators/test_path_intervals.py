@@ -17,8 +17,13 @@ from dplangevin import plan_fit
 from dplangevin.cli.main import run_command_line as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import DPAdditiveRegressor, DPLogisticRegression, DPPoissonRegressor, DPRidge
-from dplangevin.estimators import stability
+from dplangevin.estimators import (
+    DPAdditiveRegressor,
+    DPLogisticRegression,
+    DPPoissonRegressor,
+    DPRidge,
+    stability,
+)
 from dplangevin.estimators._interval_plan import epsilon_left_for_fit
 from dplangevin.estimators.model_file import load_model, save_model
 from dplangevin.mechanisms.mechanism import run_plan

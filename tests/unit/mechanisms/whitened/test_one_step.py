@@ -24,8 +24,8 @@ from dplangevin.mechanisms.whitened.curvature import (
     sum_curvatures,
     sum_exact_curvatures,
 )
-from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
 from dplangevin.mechanisms.whitened.elliptical_rows import EllipticalRows, describe_rows, limit_curvature
+from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
 from dplangevin.mechanisms.whitened.one_step import DescentRecord, OneStepEstimate, estimate_one_step
 from dplangevin.mechanisms.whitened.whitening import (
     Spectrum,
