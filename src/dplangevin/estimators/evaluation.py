@@ -131,8 +131,8 @@ def private_score(
     bins : number of bins (10 for calibration, else 32), or public edges from 0 to 1.
     target_range : (low, high), the public range of the target, for r2; predictions are clipped to it too.
     groups : (column, values), a column of the table and the public list of its values: the score is released for each
-        of them too, at the same cost. A record is in one group, so no group pays for another; the noise on each is
-        that on all records, and a small group has a wide interval.
+        of them too, at the same cost. A record is in one group, so the sums of all groups move as little as those of
+        one; the noise on each is that on all records, and a small group has a wide interval.
     level : of the interval (of each interval, with groups).
     max_rows_per_person : the guarantee covers all rows of a person who has at most this many.
     secure : None draws exact noise on integers (floating-point noise only where a scale is too large for it); True
