@@ -365,7 +365,10 @@ def _separate_unknown_directions(
     vectors = _below_noise(inside, geometry)
     if not vectors.shape[1]:
         return inside, nothing
-    block, noise_std = _curvature_alone(inside.T @ curvature.matrix @ inside, vectors, curvature.noise_std), curvature.noise_std
+    block, noise_std = (
+        _curvature_alone(inside.T @ curvature.matrix @ inside, vectors, curvature.noise_std),
+        curvature.noise_std,
+    )
     values, turn = np.linalg.eigh(block)
     edge = float(values.mean()) - OUTSIDE_SPECTRUM * noise_std * math.sqrt(2 * len(values))
     hidden = turn[:, values < min(edge, MIN_KNOWN_DEVIATIONS * noise_std)]
@@ -488,5 +491,5 @@ def _prior_scale(
     gain = to_theta @ np.linalg.inv(matrix)
     noise = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
     squares = (to_theta @ estimate) ** 2 - noise
-    size = max(float(np.mean(squares)), float(np.average(squares, weights=1 / noise)), 0.0) ** 0.5
+    size = math.sqrt(max(float(np.mean(squares)), float(np.average(squares, weights=1 / noise)), 0.0))
     return max(PRIOR_SHARE * defaults.coef_bound / problem.row_norm, MIN_PRIOR_WIDTHS * size)
