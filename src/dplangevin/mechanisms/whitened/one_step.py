@@ -13,7 +13,8 @@ in v_t, is computed for elliptical rows (`elliptical_rows.py`); labels cancel in
 
 K is the noisy curvature, shrunk towards a multiple of what elliptical rows would have, by James-Stein with known noise.
 theta = B q has the prior N(0, tau^2), tau = coef_bound / row_norm or four times the root mean square of the
-coefficients beyond noise, before anything is shrunk, if that is larger. docs/theory/one_step_intervals.md has the derivation.
+coefficients beyond noise, before anything is shrunk, if that is larger. docs/theory/one_step_intervals.md has the
+derivation.
 """
 
 from __future__ import annotations
