@@ -288,7 +288,9 @@ def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
         dict.fromkeys(
             ("prior", "covariances", "resolved_fraction", "flat", *MATRIX_NAMES), _plain.read_unchecked
         )
-        | dict.fromkeys(("prior_scale", "dispersion", "curvature_limit"), _plain.optional_reader(_plain.read_positive)),
+        | dict.fromkeys(
+            ("prior_scale", "dispersion", "curvature_limit"), _plain.optional_reader(_plain.read_positive)
+        ),
     )
     center = _read_numbers("uncertainty.center", fields_read["center"])
     _require(center.ndim > 0, "uncertainty.center must be a list of numbers")

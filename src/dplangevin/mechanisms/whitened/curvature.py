@@ -1,8 +1,8 @@
 """Release the curvature of the loss in whitened coordinates, and means of its squared slopes, at released coefficients.
 
 In whitened coordinates the curvature is near a multiple of the identity, so that a small fraction of the budget shows
-all of it. A record adds v v' with v = sqrt(a min(h'', M) / (k M)) B' x / R, a = min(w, k R^2 / |B' x|^2), M a function
-of what was released before (`elliptical_rows.limit_curvature`): |v| <= 1 is checked on the very numbers that are summed,
+all of it. A record adds v v' with v = sqrt(min(w h'' / (k M), R^2 / |B' x|^2)) B' x / R, M a function of what was
+released before (`elliptical_rows.limit_curvature`): |v| <= 1 is checked on the very numbers that are summed,
 whatever B, R, M and the record are. Exact runs truncate v to whole steps, and their sums over records have no rounding
 error (docs/theory/one_step_intervals.md, section 2).
 """
@@ -55,7 +55,7 @@ class WhitenedCurvature(NamedTuple):
 
     Parameters
     ----------
-    matrix : mean a h'' (B' x)(B' x)', with noise of standard deviation `noise_std` on its diagonal.
+    matrix : mean w h'' (B' x)(B' x)', limited, with noise of standard deviation `noise_std` on its diagonal.
     weighted_square : mean min(w^2 |B' x|^2, R^2) r^2, the trace of the covariance of gradients; None if not released.
     weighted_noise_std : standard deviation of its noise.
     mean_square : an upper 95% confidence bound on mean r^2: intervals for new targets must not shrink with its noise.
@@ -82,9 +82,10 @@ class WhitenedCurvature(NamedTuple):
 
 
 class CurvatureLimit(NamedTuple):
-    """The curvature of a record's loss that counts at most, and the share of the mean curvature that it keeps.
+    """A limit M on the curvature of a record's loss, and the share of the mean curvature that it keeps.
 
-    Both are functions of public and released values; the limit is at most the bound of the loss.
+    A row of length R counts in full up to k M, a longer one up to less. Both numbers are functions of public and
+    released values; M is at most the bound of the loss.
     """
 
     largest: float

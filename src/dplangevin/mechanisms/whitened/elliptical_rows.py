@@ -24,7 +24,8 @@ Floats = NDArray[np.float64]
 MIN_GUESS_EIGENVALUE = 0.02
 """Smallest eigenvalue of the guess over the curvature across the coefficients."""
 MAX_CUT_SHARES, MIN_CURVATURE_SHARE = {"logistic": 0.01, "exponential": 0.1}, 0.01
-"""Share of their curvature that elliptical rows lose to the limit on a record's, and the least limit over the bound."""
+"""Share of their curvature that elliptical rows have above the limit M, and the least limit over the bound. Decisions
+depend on the curvature of rows near the boundary, which a logistic loss has most of; rates have a longer tail."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _QUANTILES = ndtri((np.arange(500) + 0.5) / 500)

@@ -12,8 +12,9 @@ noise of ONE gradient that had nearly the whole budget of the descent. rem_t, th
 in v_t, is computed for elliptical rows (`elliptical_rows.py`); labels cancel in it.
 
 K is the noisy curvature, shrunk towards a multiple of what elliptical rows would have, by James-Stein with known noise.
-theta = B q has the prior N(0, tau^2), tau = coef_bound / (2 row_norm) or four times the root mean square of the
-released coefficients if that is larger. docs/theory/one_step_intervals.md has the derivation.
+theta = B q has the prior N(0, tau^2), tau = coef_bound / row_norm or four times the root mean square of the
+coefficients beyond noise, before anything is shrunk, if that is larger. docs/theory/one_step_intervals.md has the
+derivation.
 """
 
 from __future__ import annotations
@@ -365,7 +366,10 @@ def _separate_unknown_directions(
     vectors = _below_noise(inside, geometry)
     if not vectors.shape[1]:
         return inside, nothing
-    block, noise_std = _curvature_alone(inside.T @ curvature.matrix @ inside, vectors, curvature.noise_std), curvature.noise_std
+    block, noise_std = (
+        _curvature_alone(inside.T @ curvature.matrix @ inside, vectors, curvature.noise_std),
+        curvature.noise_std,
+    )
     values, turn = np.linalg.eigh(block)
     edge = float(values.mean()) - OUTSIDE_SPECTRUM * noise_std * math.sqrt(2 * len(values))
     hidden = turn[:, values < min(edge, MIN_KNOWN_DEVIATIONS * noise_std)]
@@ -488,5 +492,5 @@ def _prior_scale(
     gain = to_theta @ np.linalg.inv(matrix)
     noise = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
     squares = (to_theta @ estimate) ** 2 - noise
-    size = max(float(np.mean(squares)), float(np.average(squares, weights=1 / noise)), 0.0) ** 0.5
+    size = math.sqrt(max(float(np.mean(squares)), float(np.average(squares, weights=1 / noise)), 0.0))
     return max(PRIOR_SHARE * defaults.coef_bound / problem.row_norm, MIN_PRIOR_WIDTHS * size)

@@ -107,7 +107,7 @@ def window_response(path: DescentPath, u: Floats) -> WindowResponse:
 
 ALLOWED_MOMENT_RELEASES = (1, 2)
 CURVATURE_ROW_FACTOR = 1.25
-"""k: a row of weight w counts with min(w, k R^2 / |B' x|^2) in the curvature, so that a record adds at most k M to it.
+"""k: a row of weight w counts in full in the curvature while w h'' |B' x|^2 is at most k M R^2, which it adds at most.
 At 1, rows slightly longer than R would count less than in the gradient."""
 N_SLOPE_MEANS = 2
 """Means of squared slopes that are released with a curvature: weighted as gradients are, and unweighted."""
@@ -127,10 +127,10 @@ class WhitenedSpec(Spec):
 
     where a mean is a sum over the public divisor n. B, R and w are functions of the released moments. With
     count_noise_std, noisy counts of the classes come first, and the descent starts at the constant model they give.
-    For confidence intervals, two more releases follow at the released coefficients, with a = min(w, k R^2 / |B' x|^2),
-    k = CURVATURE_ROW_FACTOR, C the bound on |r| and M at most that on h'', a function of what was released before:
+    For confidence intervals, two more releases follow at the released coefficients, with k = CURVATURE_ROW_FACTOR, C
+    the bound on |r| and M at most that on h'', a function of what was released before:
 
-        curvature       mean a min(h'', M) / (k M) (B' x)(B' x)' / R^2 + curvature_noise_std (Z + Z') / 2
+        curvature       mean min(w h'' / (k M), R^2 / |B' x|^2) (B' x)(B' x)' / R^2 + curvature_noise_std (Z + Z') / 2
         squared slopes  mean min(w^2 |B' x|^2 / R^2, 1) r^2 / C^2 and mean r^2 / C^2, each + slope_noise_std N(0, 1)
 
     Parameters

@@ -279,6 +279,20 @@ def test_no_record_moves_a_curvature_by_more_than_its_unit(loss: Any) -> None:
     assert largest > 0.5
 
 
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_row_counts_with_its_weight_up_to_the_limit(power: int) -> None:
+    """Curvature w h'' |B' x|^2 up to k M R^2, as in the gradients: with the weight squared (2) it is half."""
+    problem = problem_of(Logistic(), n=1, columns=2)
+    transform = WhiteningTransform(np.eye(2), 0.5)  # rows of norm 1 have the length 2 R, and weight 1/2
+    data = ArrayDataset(np.array([[0.6, 0.8]]), np.zeros(1), problem)
+    for limit in (0.4, 0.25, 0.01):
+        counted = (
+            1.25 * limit * 0.5**2 * np.linalg.norm(sum_curvatures(data, transform, np.zeros(2), limit)[:4])
+        )
+        whole = min(0.5**power * 0.25, 1.25 * limit * 0.5**2)
+        assert (counted == pytest.approx(whole, rel=1e-9)) == (power == 1 or limit == 0.01)
+
+
 def test_orthogonal_records_attain_the_sensitivity_of_a_replaced_one() -> None:
     """|v v' - u u'|_F = sqrt 2 for orthogonal v, u: without the root the charge would be too small."""
     problem = problem_of(Logistic(), n=1, columns=2)
