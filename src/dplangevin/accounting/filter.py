@@ -13,7 +13,7 @@ the charge mode, a short text that names which of the valid charges was made; st
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -23,11 +23,11 @@ from scipy.special import log_ndtr
 
 from dplangevin._search import bisect_safe_side, find_root
 from dplangevin.accounting import compose, conversions as cv
-from dplangevin.accounting.gdp_envelope import closest_mu, slack_floor
+from dplangevin.accounting.gdp_envelope import remaining_square, remaining_square_at, slack_floor
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Approximate, BoundedRange, Gaussian, PrivacyParts, Pure
 
-SLACK_FRACTIONS = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3)
+SLACK_FRACTIONS = (1e-5, 1e-3, 0.01, 0.1)
 """Fractions of the declared slack that are tried for a release without a closed form."""
 MAX_SINGLE_CHARGES = 1024
 """Number of pure uses in one guarantee that are charged one by one; more are charged pi/2 epsilon^2 each."""
@@ -117,16 +117,12 @@ class PrivacyFilter:
                 return after, "sum"
         before = state if state.is_split else self._split_state(state)
         candidates = []
-        for options in (
+        for option in (
             self._charge_options(cost) if before is not None and before != before.exhausted_state() else ()
         ):
-            # of options that differ only in their slack, the first that fits
-            charged = next(
-                ((after, option) for option in options if (after := self._apply_charge(state, cost, option))),
-                None,
-            )
-            if before is not None and charged is not None:
-                candidates.append((self._fraction_used(before, charged[0]), charged))
+            after = self._apply_charge(state, cost, option)
+            if before is not None and after is not None:
+                candidates.append((self._fraction_used(before, after), (after, option)))
         if candidates:
             return min(candidates, key=lambda candidate: candidate[0])[1]
         after = self._apply_charge(state, cost, "whole") if _takes_half(state, cost) else None
@@ -163,49 +159,35 @@ class PrivacyFilter:
         if split is None or split.mu_squared is None:
             return None
         if charge_mode.startswith("curve:"):
-            return _subtract_gdp(split, *_mu_and_slack(cost, charge_mode))
+            if not state.is_split and self.pure_reserve == 0:
+                return _subtract_curve_at_once(state, split, cost, _read_slack(charge_mode))
+            return _subtract_curve(split, cost, _read_slack(charge_mode))
         return (
             _subtract_parts(split, cost, from_reserve=charge_mode == "reserve")
             if charge_mode in ("parts", "reserve")
             else None
         )
 
-    def _charge_options(self, cost: Guarantee) -> Iterator[Iterable[str]]:
-        """Yield the kinds of charge that are worth trying after the split, in groups of which one is enough."""
+    def _charge_options(self, cost: Guarantee) -> Iterator[str]:
+        """Yield the kinds of charge that are worth trying after the split."""
         closed = all(isinstance(part, Gaussian | Pure | BoundedRange | Approximate) for part in cost.parts)
         if closed:
-            yield ["parts"]
+            yield "parts"
             if self.pure_reserve > 0 and not all(isinstance(part, Gaussian) for part in cost.parts):
-                yield ["reserve"]
+                yield "reserve"
         several = sum(part.count for part in cost.parts if not isinstance(part, Gaussian)) > 1
         if not closed or several or any(isinstance(part, BoundedRange) for part in cost.parts):
-            yield self._curve_charge_options(cost)
+            yield from self._curve_charge_options(cost)
 
     def _curve_charge_options(self, cost: Guarantee) -> Iterator[str]:
-        """Yield charges for a release without a closed form, first the slack that uses both amounts equally.
-
-        The fractions are relative to the declared amounts: mu falls with the slack, so the two fractions cross once.
-        """
+        """Yield charges for a release without a closed form, which differ in the slack they take."""
         declared = self._declared_amounts()
-        if declared is None or declared.mu_squared is None:
+        if declared is None:
             return
         min_slack, declared_slack = slack_floor(cost), float(declared.slack)
-        declared_square = float(declared.mu_squared)
-        slacks = sorted({max(fraction * declared_slack, min_slack) for fraction in SLACK_FRACTIONS})
-        slacks = [slack for slack in slacks if 0 < slack < 1]
-
-        def used_fractions(slack: float) -> tuple[float, float]:
-            mu = closest_mu(cost.parts, cost.extra_delta, slack)
-            return mu**2 / declared_square, slack / declared_slack
-
-        low, high = 0, len(slacks)
-        while low < high:
-            middle = (low + high) // 2
-            square, slack = used_fractions(slacks[middle])
-            low, high = (low, middle) if square <= slack else (middle + 1, high)
-        near = sorted(slacks[max(0, low - 1) : low + 1], key=lambda slack: max(used_fractions(slack)))
-        for slack in (*near, *(other for other in slacks[::-1] if other not in near)):
-            yield f"curve:{slack!r}"
+        for slack in sorted({max(fraction * declared_slack, min_slack) for fraction in SLACK_FRACTIONS}):
+            if 0 < slack < 1:
+                yield f"curve:{slack!r}"
 
     def _declared_amounts(self) -> FilterState | None:
         """Return the amounts of this budget when it is split before its first release."""
@@ -293,12 +275,24 @@ def _takes_half(state: FilterState, cost: Guarantee) -> bool:
     return compose.compose_delta(cost.parts, _round_down(state.epsilon / 2)) + cost.extra_delta > state.slack
 
 
-def _subtract_gdp(state: FilterState, mu: float, slack: Fraction) -> FilterState | None:
-    """Subtract a release that is slack-close to mu-GDP; slacks are added, slightly more than 1 - (1 - h)(1 - d)."""
-    if not math.isfinite(mu) or state.mu_squared is None or slack > state.slack:
+def _subtract_curve(state: FilterState, cost: Guarantee, slack: float) -> FilterState | None:
+    """Subtract a release by its profile; slacks are added, slightly more than 1 - (1 - h)(1 - d)."""
+    if state.mu_squared is None or not 0 < slack < 1 or Fraction(slack) > state.slack:
         return None
-    square = state.mu_squared - Fraction(mu) ** 2
-    return replace(state, mu_squared=square, slack=state.slack - slack) if square >= 0 else None
+    square = remaining_square(cost, slack, state.mu_squared)
+    return None if square is None else replace(state, mu_squared=square, slack=state.slack - Fraction(slack))
+
+
+def _subtract_curve_at_once(
+    state: FilterState, split: FilterState, cost: Guarantee, slack: float
+) -> FilterState | None:
+    """Subtract the release at which an (epsilon, delta) state is split: a condition at one epsilon alone."""
+    if not 0 < slack < 1:
+        return None
+    square = remaining_square_at(
+        cost, slack, _round_up(split.slack), _round_down(state.epsilon), _round_down(state.slack)
+    )
+    return replace(split, mu_squared=square) if square > 0 else None
 
 
 def _subtract_parts(state: FilterState, cost: Guarantee, *, from_reserve: bool) -> FilterState | None:
@@ -381,14 +375,11 @@ def pure_remainder(value: float, square: Fraction) -> Fraction | None:
     return max(plain, min(Fraction(v) ** 2, square))
 
 
-def _mu_and_slack(cost: Guarantee, charge_mode: str) -> tuple[float, Fraction]:
+def _read_slack(charge_mode: str) -> float:
     try:
-        slack = float(charge_mode.removeprefix("curve:"))
+        return float(charge_mode.removeprefix("curve:"))
     except ValueError:
-        return math.inf, Fraction(0)
-    if not 0 < slack < 1:
-        return math.inf, Fraction(0)
-    return closest_mu(cost.parts, cost.extra_delta, slack), Fraction(slack)
+        return math.nan
 
 
 # --- rounding ----------------------------------------------------------------------------------------------------

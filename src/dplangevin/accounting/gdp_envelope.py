@@ -1,15 +1,19 @@
-"""The Gaussian envelope of a privacy curve: the least mu with delta(eps) <= slack + (1 - slack) delta_mu(eps).
+"""What a release without a closed form leaves of a Gaussian budget: the largest v with release x G_v <= G_mu.
 
-A release with this property at every eps is "slack-close to mu-GDP": with probability 1 - slack it is mu-GDP, else it
-may reveal anything. The privacy filter charges sampled runs, selections, Renyi curves and compositions in this form.
+G_mu is N(mu, 1) against N(0, 1), and <= holds up to a slack: with that probability anything may be revealed. The
+privacy filter charges sampled runs, selections, Renyi curves and compositions in this form. How much v is less than mu
+depends on mu: a release costs least while much is left (docs/theory/privacy_filter.md, Theorem 5).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import ndtr
 
 from dplangevin._arrays import Floats
 from dplangevin._search import bisect_safe_side, expand_bracket
@@ -17,8 +21,10 @@ from dplangevin.accounting import compose, conversions as cv
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import PrivacyParts
 
-_N_POINTS, _REFINEMENT = 49, 16
+_N_POINTS, _N_CHECKED = 49, 160
 _MAX_EPSILON = 1e4
+_UP, _DOWN = 1 + 1e-9, 1 - 1e-9
+"""Margins above the rounding of a sum of privacy profiles, whose relative error is below 1e-11."""
 
 
 def slack_floor(cost: Guarantee) -> float:
@@ -27,50 +33,106 @@ def slack_floor(cost: Guarantee) -> float:
     return floor * (1 + 1e-6)
 
 
+@dataclass(frozen=True, eq=False)
+class DominatingPair:
+    """A pair of distributions that dominates a release in both directions.
+
+    Parameters
+    ----------
+    losses, masses : finite privacy losses, and their probabilities. infinite : the probability of an infinite one.
+    """
+
+    losses: Floats
+    masses: Floats
+    infinite: float
+
+    def composed_delta(self, mu: float, epsilons: Floats) -> Floats:
+        """Return delta of this pair together with mu-GDP, rounded up."""
+        deltas = cv.gdp_delta(mu, epsilons[:, None] - self.losses, fast=True)
+        return np.asarray((self.infinite + deltas @ self.masses) * _UP)
+
+
+def remaining_square(cost: Guarantee, slack: float, square: Fraction) -> Fraction | None:
+    """Return the largest v^2 found such that cost x G_v is slack-close to G_sqrt(square); None if none is."""
+    pair = dominating_pair(cost.parts, cost.extra_delta, slack)
+    return None if pair is None or square <= 0 else _largest_remainder(pair, slack, square)
+
+
+def remaining_square_at(cost: Guarantee, slack: float, kept: float, epsilon: float, delta: float) -> Fraction:
+    """Return the largest v^2 found such that the cost and kept (+) G_v are (epsilon, delta)-DP; 0 if none is."""
+    pair = dominating_pair(cost.parts, cost.extra_delta, slack)
+    if pair is None:
+        return Fraction(0)
+    goal = (delta * _DOWN - kept) / (1 - kept)
+
+    def fits(mu: float) -> bool:
+        return float(pair.composed_delta(mu, np.array([epsilon]))[0]) <= goal
+
+    if not (goal > 0 and fits(0.0)):
+        return Fraction(0)
+    return Fraction(bisect_safe_side(fits, 0.0, cv.gdp_mu(epsilon, delta), rounds=40, relative=1e-9)) ** 2
+
+
 @lru_cache(maxsize=4096)
-def closest_mu(parts: PrivacyParts, extra_delta: float, slack: float) -> float:
-    """Return the least mu found with delta(eps) <= slack + (1 - slack) delta_mu(eps) at all eps, both directions."""
-    tail_slack = (slack - extra_delta) * (1 - 1e-9)
+def _largest_remainder(pair: DominatingPair, slack: float, square: Fraction) -> Fraction | None:
+    """Compare the profiles at every eps >= 0, not only at points.
+
+    Both sides are convex in g = e^eps. Between two points the left one lies below its chord, the right one above its
+    tangents at both ends. Chord minus tangent is linear: A for the first one, B for the second. The chord is below the
+    larger tangent throughout if some mean of A and B is at most 0 at both ends.
+    """
+    mu = math.sqrt(square) * (1 - 1e-15)
+    epsilons = np.linspace(0.0, cv.gdp_epsilon(mu, slack) + float(pair.losses.max()), _N_CHECKED)
+    limit = (slack + (1 - slack) * cv.gdp_delta(mu, epsilons)) * _DOWN
+    falls = (1 - slack) * ndtr(-mu / 2 - epsilons / mu)
+    width = np.diff(np.exp(epsilons))
+    right_of_first = limit[:-1] - falls[:-1] * width * _UP
+    left_of_second = limit[1:] + falls[1:] * width * _DOWN * _DOWN
+
+    def fits(v: float) -> bool:
+        deltas = pair.composed_delta(v, epsilons)
+        if deltas[-1] > slack or np.any(deltas > limit):
+            return False
+        a, b = deltas[:-1] - limit[:-1], deltas[1:] - limit[1:]
+        far_a, far_b = deltas[1:] - right_of_first, deltas[:-1] - left_of_second
+        return bool(np.all((far_a <= 0) | (far_b <= 0) | (far_a * far_b <= a * b * _DOWN)))
+
+    if not fits(0.0):
+        return None
+    return Fraction(bisect_safe_side(fits, 0.0, mu, rounds=24, relative=1e-6)) ** 2
+
+
+@lru_cache(maxsize=256)
+def dominating_pair(parts: PrivacyParts, extra_delta: float, slack: float) -> DominatingPair | None:
+    """Return the pair whose profile is the hull of a guarantee's; None where an infinite loss is likelier than slack.
+
+    A profile that is linear in g = e^eps between points is that of finite losses: where its slope rises by q, the
+    second distribution has the mass q, and the first one g q.
+    """
+    tail_slack = (slack - extra_delta) * (1 - 1e-6)
     if not tail_slack > 0:
-        return math.inf
-    epsilons, deltas = _upper_curve(parts, 10.0 ** math.floor(math.log10(tail_slack)))
-    needed = (deltas + extra_delta - slack) / (1 - slack) * (1 + 1e-12)
-    if not epsilons.size or needed[-1] > 0:
-        return math.inf
-    # both sides fall, so comparing the curve at one point with the Gaussian at the next covers the interval
-    needed, points = needed[:-1], epsilons[1:]
-    binding = needed > 0
-    if not binding.any():
-        return 0.0
-    return _covering_mu(points[binding], needed[binding]) if needed.max() < 1 else math.inf
-
-
-def _covering_mu(points: Floats, needed: Floats) -> float:
-    """Return the least mu, rounded up, with delta_mu(points) >= needed, solved at one violated point at a time."""
-    mu, step = 0.0, 1e-9
-    for fast in (True, False):
-        while True:
-            deltas = cv.gdp_delta(mu, points, fast=fast) * (1 - 1e-11)
-            ratio = needed / np.maximum(deltas, 1e-300)
-            if mu > 0 and ratio.max() <= 1:
-                break
-            index = int(np.argmax(ratio)) if mu > 0 else points.size // 2
-            needed_mu = cv.gdp_mu(float(points[index]), float(needed[index])) * (1 + 1e-9)
-            if needed_mu > mu * (1 + step):
-                mu = needed_mu
-            else:  # near delta = 1 the curve is so flat that rounding needs a much larger step
-                mu, step = mu * (1 + step), 2 * step
-            if not mu < 1e3:
-                return math.inf
-    return mu * (1 + 1e-9)
+        return None
+    epsilons, deltas = _upper_curve(parts, 10.0 ** math.floor(math.log10(tail_slack) - 0.3))
+    if not epsilons.size:
+        return None
+    deltas = np.minimum(deltas + extra_delta, 1.0)
+    if epsilons[-1] < 1e-9:  # nothing but a rare event
+        return DominatingPair(losses=np.zeros(1), masses=np.ones(1), infinite=float(deltas[0]))
+    g = np.concatenate([[0.0], np.exp(-epsilons[:0:-1]), np.exp(epsilons)])
+    sticks = np.concatenate([[1.0], 1 - np.exp(-epsilons[:0:-1]) * (1 - deltas[:0:-1]), deltas])
+    slopes = np.append(np.diff(sticks) / np.diff(g), 0.0)
+    masses = np.maximum(np.diff(slopes), 0.0) * g[1:]
+    used = masses > 0
+    return DominatingPair(
+        losses=np.concatenate([-epsilons[:0:-1], epsilons])[used],
+        masses=masses[used],
+        infinite=float(deltas[-1]),
+    )
 
 
 @lru_cache(maxsize=256)
 def _upper_curve(parts: PrivacyParts, target: float) -> tuple[Floats, Floats]:
-    """Return upper bounds on delta on a fine grid of epsilons, up to where it is below target (empty if it never is).
-
-    The true curve is convex in e^eps, so the chord between two valid points is valid.
-    """
+    """Return epsilons and upper bounds on delta there, up to where it is below target (empty if it never is)."""
 
     def is_below_target(epsilon: float) -> bool:
         return compose.compose_delta(parts, epsilon) <= target
@@ -80,15 +142,9 @@ def _upper_curve(parts: PrivacyParts, target: float) -> tuple[Floats, Floats]:
         return np.empty(0), np.empty(0)
     top = bisect_safe_side(is_below_target, high, 0.0, rounds=6, relative=0.03) if high > 0 else 1e-12
     coarse = np.unique(np.concatenate([np.linspace(0.0, top, _N_POINTS), np.geomspace(top / 1e4, top, 13)]))
-    values = _lower_convex_hull(
+    return coarse, _lower_convex_hull(
         coarse, np.minimum.accumulate([compose.compose_delta(parts, float(epsilon)) for epsilon in coarse])
     )
-    steps = np.arange(_REFINEMENT) / _REFINEMENT
-    width = np.diff(coarse)[:, None]
-    fraction = np.expm1(width * steps) / np.expm1(width)
-    between = values[:-1, None] + fraction * np.diff(values)[:, None]
-    epsilons = np.append((coarse[:-1, None] + width * steps).ravel(), coarse[-1])
-    return epsilons, np.append(between.ravel() * (1 + 1e-13), values[-1])
 
 
 def _lower_convex_hull(epsilons: Floats, deltas: Floats) -> Floats:

@@ -59,7 +59,7 @@ Parts = Annotated[
 Expects = Annotated[
     str | None,
     typer.Option(
-        help="What will be released: fits, counts or mixed; this fixes how the budget is split.",
+        help="What will be released: fits, counts, schemas or mixed; this fixes how the budget is split.",
         metavar="WORD",
         show_default="mixed",
     ),

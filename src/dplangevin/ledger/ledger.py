@@ -29,6 +29,7 @@ SPLIT_BY_EXPECTED_RELEASES = {
     "fits": (0.01, 0.0),
     "mixed": (_rows.DEFAULT_DELTA_SHARE, 0.0),
     "counts": (0.01, 0.0),
+    "schemas": (0.85, 0.0),
 }
 """Value of `expects` -> (fraction of delta that becomes slack at the split, fraction of epsilon reserved for pure
 releases). Chosen by the measurements in docs/ledger.md."""
@@ -175,8 +176,9 @@ class Ledger:
             the part of a record must be public, so that a record is replaced within its part. More may be declared
             later. A release on `budget.for_part(name)` composes with those on that part and on the whole data set
             only.
-        expects : what will be released: "fits", "counts" or "mixed" (default). It fixes, before the first release,
-            how the budget is split at the first release that is no (epsilon, delta) pair; see docs/ledger.md.
+        expects : what will be released: "fits", "counts", "schemas" (learned ones) or "mixed" (default). It fixes,
+            before the first release, how the budget is split at the first release that is no (epsilon, delta) pair;
+            see docs/ledger.md.
         delta_share, pure_reserve : the split itself, in place of the values that `expects` stands for: the fraction
             of delta that becomes slack, and the epsilon that is reserved for pure releases.
         """

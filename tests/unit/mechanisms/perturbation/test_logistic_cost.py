@@ -49,7 +49,7 @@ def random_ratio(rng: np.random.Generator, ridge: float, scale: float, slope: fl
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_no_table_exceeds_the_cost_and_some_attain_it(adjacency: str) -> None:
+def test_no_neighbours_exceed_the_cost_and_some_attain_it(adjacency: str) -> None:
     rng = np.random.default_rng(3)
     for _ in range(40):
         ridge, scale, slope = 10 ** rng.uniform(-1.5, 1), 10 ** rng.uniform(-0.5, 1.5), rng.uniform(0.55, 1)
