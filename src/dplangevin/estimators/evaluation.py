@@ -16,10 +16,10 @@ from dplangevin.estimators._call_context import find_learned_steps
 from dplangevin.estimators._held_out import check_model_matches_table, open_held_out
 from dplangevin.estimators._histogram_metrics import ReliabilityBin
 from dplangevin.estimators._scoring import PER_RECORD_METRICS, Scoring, resolve_metric, scoring_conditions
+from dplangevin.mechanisms.mechanism import SEEDED_MESSAGE, AnswersRelease, check_seed
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max
-from dplangevin.mechanisms.release import SEEDED_MESSAGE, AnswersRelease, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 
 __all__ = ["PrivateScore", "PrivateSelection", "find_learned_steps", "private_score", "private_selection"]
