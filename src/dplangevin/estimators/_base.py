@@ -16,6 +16,7 @@ from dplangevin._templates import render_pairs
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.guarantee import Condition, Guarantee, epsilon_per_record, merge_conditions
 from dplangevin.data import Dataset, RecordReader
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._call_context import (
     WithCallContext,
@@ -296,9 +297,9 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         """Return the records as a reader, with which the mechanism reads and clips them after the charge."""
         outline.check(problem, encode)
 
-        def read() -> Dataset:
+        def read(grid: RowGrid | None = None) -> Dataset:
             X, y, weights = self.read_cells(outline)
-            data = build_dataset(X, y, problem, encode, weights)
+            data = build_dataset(X, y, problem, encode, weights, grid)
             if self.verbose:
                 print(data.describe(problem.loss))
             return data

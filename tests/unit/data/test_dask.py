@@ -157,7 +157,7 @@ def test_frames_weights_classes_and_addresses(client: Any) -> None:
     np.testing.assert_allclose(
         found.gradient_sum(problem.loss, theta), expected.gradient_sum(problem.loss, theta), rtol=1e-10
     )
-    found._client.close()
+    found._engine.client.close()
 
 
 def _shuffled_bytes(array: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ SLOW = {
     "counting-error",
     "clock",
     "langevin-steps",
+    "tables",
 }
 
 

@@ -171,7 +171,7 @@ class DiffusionSpec(Spec):
         return self.inverse_temperature**2 * self.time / (2 * self.exponent + 1)
 
 
-@with_constants_options("", "smoothness strong_convexity diameter log_sobolev")
+@with_constants_options("", "smoothness strong_convexity diameter convex log_sobolev")
 def read_langevin_options(
     constants: Constants,
     *,

@@ -57,6 +57,9 @@ class RidgeWhitenedDescent(FitMechanism[RidgeWhitenedSpec]):
         if spec.secure:
             row_grid(spec, problem)
 
+    def row_grid(self, spec: RidgeWhitenedSpec, problem: Problem) -> RowGrid:
+        return row_grid(spec, problem)
+
     def execute(self, inputs: MechanismInput[RidgeWhitenedSpec]) -> MechanismOutput:
         """Release counts and moments, run the descent, and return its last iterate, or the mean of the last ones."""
         spec, data, draws = inputs.spec, inputs.data, NoiseDraws.of(inputs)
@@ -84,8 +87,8 @@ def release_start(spec: RidgeWhitenedSpec, data: Dataset, draws: NoiseDraws) -> 
     if spec.count_noise_std is None:
         return np.zeros((problem.n_columns, problem.loss.score_dimension))
     counts = release_mean_counts(data, draws, spec.count_noise_std, is_exact=spec.secure)
-    shares = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
-    return constant_coefficients(problem, fit_constant(problem, shares).scores)
+    estimate = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
+    return constant_coefficients(problem, fit_constant(problem, estimate.shares).scores)
 
 
 def release_coordinates(

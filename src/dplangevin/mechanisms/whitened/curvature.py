@@ -210,7 +210,7 @@ def _release_exact_curvature(
     """Release both from exact sums, to which a record adds a matrix of norm at most max_steps^2 and whole numbers."""
     size, n = data.problem.n_columns, data.problem.n
     sums: NDArray[Any] = to_integers(
-        carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta, largest))
+        carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta, largest, whole=True))
     )
     scale = n * transform.max_steps**2
     matrix = add_symmetric_gaussian_noise(

@@ -39,7 +39,10 @@ class ModelDefaults:
     counts_classes : whether a fit starts at the constant model of noisy class counts, or of a noisy mean target (by
         measurement).
     ridge_whitens : whether whitening with a floor is better where columns are many (by measurement).
-    guards_constant : whether a fit also returns to that model as far as noise hides what features add (by measurement).
+    guards_constant : whether a counted fit returns to that model as far as noise hides what features add (by
+        measurement).
+    counts_again : whether it may also spend the rest of its budget on counting again, where its first steps show
+        nothing beyond that model (by measurement).
     whitens_purely : whether second moments under a pure guarantee are worth their budget (by measurement).
     """
 
@@ -59,6 +62,7 @@ class ModelDefaults:
     counts_classes: bool = False
     ridge_whitens: bool = False
     guards_constant: bool = False
+    counts_again: bool = False
     whitens_purely: bool = False
 
 
@@ -244,6 +248,10 @@ class Loss(ABC):
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Return the derivative of h in the score."""
         return self._require_slope_formula().slope(score, y)
+
+    def slopes_in_place(self, scores: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the slopes in an array of the caller's own, which may be that of the scores, overwritten."""
+        return np.array(self.slope(scores, y), np.float64)
 
     def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """Return the second derivative of h in the score, [..., K, K] for K > 1; at a kink of h', one side's."""
