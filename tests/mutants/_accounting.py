@@ -170,7 +170,7 @@ ACCOUNTING: tuple[tuple[str, str, str], ...] = (
     ("objective_theorem", "deltas = (rank + 1) ** 2 * gdp_delta(mu, later)", "deltas = (rank + 1) * gdp_delta(mu, later)"),
     ("objective_theorem", "(constants.hessian_rank or 1) * math.log1p(curvature", "math.log1p(curvature"),
     ("objective_theorem", "solver = 2 * spec.tolerance /", "solver = spec.tolerance /"),
-    ("objective_theorem", "total = round_up(noise + sum(curvature_and_solver_costs(self, constants, spec)))", "total = round_up(noise)"),
+    ("objective_theorem", "gamma_minimizer_cost(constants, spec.density_scale) + solver)", "gamma_minimizer_cost(constants, spec.density_scale))"),
     ("objective_theorem", "epsilons=tuple((grid + solver).tolist())", "epsilons=tuple(grid.tolist())"),
     ("output_theorem", "(constants.gradient_sensitivity + 2 * tolerance) / total_ridge", "constants.gradient_sensitivity / 2 / total_ridge"),
     ("minimiser", "if not constants.strong_convexity > 0:", "if False:"),
