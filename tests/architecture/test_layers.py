@@ -47,7 +47,7 @@ def _heavy_after(code: str) -> set[str]:
             set(),
         ),
         ("import dplangevin.accounting.plan", {"scipy"}),
-        ("import dplangevin.report.plot", {"scipy"}),
+        ("import dplangevin.report.answer", {"scipy"}),
     ],
 )
 def test_heavy_imports_wait_until_they_are_needed(code: str, allowed: set[str]) -> None:

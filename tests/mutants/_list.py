@@ -61,7 +61,7 @@ FILES = {
     "pure_mechanism": f"{_MECHANISMS}/whitened_objective/mechanism.py",
     "pure_rows": f"{_MECHANISMS}/whitened_objective/mechanism.py",
     "rewritten": f"{_DATA}/dataset.py",
-    "rewritten_dask": f"{_DATA}/dask.py",
+    "rewritten_dask": f"{_DATA}/cluster.py",
     "wishart": f"{_SAMPLING}/float_noise.py",
     "learned_schedule": f"{_MECHANISMS}/learned_schema/spec.py",
     "learned_theorem": f"{_MECHANISMS}/learned_schema/spec.py",

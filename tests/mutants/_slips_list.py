@@ -42,7 +42,7 @@ SLIPS: tuple[tuple[str, str, str], ...] = (
     ("score_promise", "        unit=scoring.max_contribution,\n", "        unit=1.0,\n"),
     ("score_promise", "guarantee = release.guarantee.group(rows_per_person)", "guarantee = release.guarantee"),
     ("score_losses", "np.clip(np.nan_to_num(errors / cap, nan=1.0, posinf=1.0), 0.0, 1.0)", "np.nan_to_num(errors / cap, nan=1.0, posinf=1.0)"),
-    ("score_groups", "return [(2 * n_bins, self.max_contribution, 1.0)]", "return [(2 * n_bins, self.max_contribution / 2, 1.0)]"),
+    ("score_groups", "return [(2 * n_bins * n_groups, self.max_contribution, 1.0)]", "return [(2 * n_bins * n_groups, self.max_contribution / 2, 1.0)]"),
     ("score_groups", "np.rint(scoring.max_contribution * (1 - losses)).sum()", "np.rint(-scoring.max_contribution * losses).sum()"),
     ("curvature", "return np.clip(np.nan_to_num(loss.curvature(scores, block.labels)), 0.0, loss.typical_curvature_bound)", "return np.nan_to_num(loss.curvature(scores, block.labels))"),
     ("curvature", "square = loss.slope_bound**2 * unit", "square = loss.slope_bound * unit"),

@@ -404,9 +404,9 @@ def account_command(
     quiet, as_json = parameters["quiet"], parameters["as_json"]
     question = library_arguments(context)
     if plot is not None:
-        from dplangevin.report import plot as picture
+        from dplangevin.report.answer import check_plot_options, write_plot
 
-        picture.check_plot_options(plot, question)
+        check_plot_options(plot, question)
         _io.check_outputs({"--plot": plot})
     result = answer.answer_account(
         question, reasons=not (quiet or as_json), with_lower_bound=not quiet, orders=renyi_orders(context)
@@ -418,7 +418,7 @@ def account_command(
     else:
         answer.print_answer(result)
     if plot is not None:
-        picture.write_plot(plot, question)
+        write_plot(plot, question)
         typer.echo(f"wrote {plot}", err=True)
 
 

@@ -116,7 +116,7 @@ def sample_coefficients(
 
 
 def _draw_to_plain(sampler_plan: Any, release: Any, delta: float) -> dict[str, Any]:
-    from dplangevin.mechanisms.release import SEEDED_MESSAGE
+    from dplangevin.mechanisms.mechanism import SEEDED_MESSAGE
 
     guarantee = release.guarantee
     assumptions = [*guarantee.assumptions, "the number of rows is public"]

@@ -59,9 +59,8 @@ from dplangevin.estimators.schema_encoder import (
     row_scale,
 )
 from dplangevin.estimators.uncertainty import geometry_of_release, run_with_intervals
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import SEEDED_MESSAGE, Release, check_seed, run_plan
 from dplangevin.mechanisms.mirror_descent.tuning import TUNING_METHODS
-from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.planner.fit_plan import FitPlan, Request, RiskObjective, model_losses, plan_request
 from dplangevin.problem import Loss, Problem

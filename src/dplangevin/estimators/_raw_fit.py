@@ -37,8 +37,7 @@ from dplangevin.mechanisms.learned_schema.cells import (
 )
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism, hash_counts
 from dplangevin.mechanisms.learned_schema.spec import count_noise_std
-from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
-from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.mechanism import Release, fingerprint_dataset, run_plan
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.planner.fit_plan import FitPlan, Request, plan_request
 from dplangevin.problem.constants import ADJACENCIES

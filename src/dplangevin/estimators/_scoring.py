@@ -32,9 +32,9 @@ from dplangevin.estimators._histogram_metrics import (
     reliability_table,
 )
 from dplangevin.estimators._posterior import half_width, proportion_interval
+from dplangevin.mechanisms.mechanism import AnswersRelease
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumNoise
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
-from dplangevin.mechanisms.release import AnswersRelease
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import CellColumn, as_column, label_indices
 

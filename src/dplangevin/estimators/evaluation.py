@@ -22,10 +22,10 @@ from dplangevin.estimators._scoring import (
     resolve_metric,
     scoring_conditions,
 )
+from dplangevin.mechanisms.mechanism import SEEDED_MESSAGE, AnswersRelease, check_seed
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max
-from dplangevin.mechanisms.release import SEEDED_MESSAGE, AnswersRelease, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 
 __all__ = [

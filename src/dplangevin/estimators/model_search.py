@@ -54,10 +54,9 @@ from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS_MESSAGE, build_data
 from dplangevin.estimators._scoring import LOSS_GRID_SIZE, record_losses
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, hash_counts
-from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
+from dplangevin.mechanisms.mechanism import SEEDED_MESSAGE, check_seed, fingerprint_dataset, run_plan
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup, plan_exact_noise
-from dplangevin.mechanisms.release import SEEDED_MESSAGE, check_seed
 from dplangevin.mechanisms.repeated_selection.mechanism import (
     CandidateAttempts,
     RepeatedSelection,

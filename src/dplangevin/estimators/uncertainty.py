@@ -36,10 +36,9 @@ from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, compute_posteri
 from dplangevin.estimators.shapes import ShapesMixin
 from dplangevin.estimators.stability import StabilityMixin
 from dplangevin.estimators.summary import SummaryMixin, missing_intervals_error
-from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
+from dplangevin.mechanisms.mechanism import Release, fingerprint_dataset, run_plan
 from dplangevin.mechanisms.noisy_answers.curvature import ReleasedCurvature, release_curvature
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
-from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import CheckpointPath, RunState
 from dplangevin.mechanisms.whitened.one_step import AUXILIARY_PREFIX, OneStepEstimate
 

@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     )
     from dplangevin.mechanisms.mechanism import (
         AnswerMechanism as AnswerMechanism,
+        AnswersRelease as AnswersRelease,
         FitMechanism as FitMechanism,
         Mechanism as Mechanism,
         MechanismOutput as MechanismOutput,
+        Release as Release,
     )
     from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent as PublicMirrorDescent
     from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map as public_mirror_map
@@ -80,7 +82,6 @@ if TYPE_CHECKING:
         RashomonChainSpec as RashomonChainSpec,
         RashomonSpec as RashomonSpec,
     )
-    from dplangevin.mechanisms.release import AnswersRelease as AnswersRelease, Release as Release
     from dplangevin.mechanisms.underdamped.mechanism import UnderdampedLangevin as UnderdampedLangevin
     from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec as UnderdampedSpec
 

@@ -1,4 +1,4 @@
-"""The base classes of mechanisms: every run is checked, then charged to the budget, before a record is read."""
+"""The base classes of mechanisms and of their releases: every run is checked, then charged, before a record is read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final, get_args
 
 import numpy as np
@@ -18,18 +19,143 @@ from numpy.typing import ArrayLike
 from dplangevin._arrays import Floats
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import Releasable, charge_then_release
+from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.accounting.registry import mechanism_for
 from dplangevin.accounting.theorem import Spec
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.sources import RecordReader, read_records
-from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
-from dplangevin.mechanisms.release import AnswersRelease, Release
 from dplangevin.mechanisms.run_state import SAVE_INTERVAL_SECONDS, CheckpointPath, RunState
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.sampling.exact_noise import ByteSource
+
+SEEDED_MESSAGE = (
+    "the noise came from random_state: the guarantee holds only against those who do not know the seed, and for this "
+    "release alone: a second release with the same seed has the same noise, and the two together reveal it"
+)
+
+
+def check_seed(secure: bool | None, random_state: object) -> None:
+    """Refuse a seed together with an explicit secure=True, which a seed contradicts."""
+    if secure and random_state is not None:
+        raise InvalidParameter(
+            "random_state must be left out with secure=True: a seed would undo the noise. Leave secure out for a "
+            "repeatable release with exact noise."
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChargedRelease:
+    """The base of releases: the plan that was charged, whether the noise was seeded, and the entry in the ledger.
+
+    Parameters
+    ----------
+    plan : the certified spec that ran, with its guarantee.
+    seeded : whether the noise came from a user's seed. Whoever knows the seed can remove the noise.
+    ledger_head : the head of the ledger's hash chain after this release was charged; None without a ledger.
+    """
+
+    plan: CertifiedSpec
+    seeded: bool
+    ledger_head: str | None = field(default=None, repr=False)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of this release."""
+        return self.plan.guarantee
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release(ChargedRelease):
+    """A released value, and nothing that its guarantee does not cover.
+
+    Parameters
+    ----------
+    value : the last iterate, the average, or the last checkpoint.
+    plan : the plan that ran.
+    iterates : the iterates the guarantee covers, by step.
+    n_steps : the number of steps that ran (public).
+    auxiliary : what else was released with the value, by name; the guarantee covers it.
+    """
+
+    value: Floats
+    plan: Plan
+    n_steps: int
+    iterates: Mapping[int, Floats] = field(default_factory=dict, repr=False)
+    auxiliary: Mapping[str, Floats] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        frozen = {step: _read_only_copy(theta) for step, theta in self.iterates.items()}
+        object.__setattr__(self, "iterates", MappingProxyType(frozen))
+        object.__setattr__(self, "value", _read_only_copy(self.value))
+        arrays = {name: _read_only_copy(array) for name, array in self.auxiliary.items()}
+        object.__setattr__(self, "auxiliary", MappingProxyType(arrays))
+
+    def iterate(self, step: int) -> Floats:
+        """Return the iterate after `step` steps, if the guarantee covers it."""
+        if step not in self.iterates:
+            raise NotPrivateError(
+                f"iterate {step} is not covered: the guarantee is for release={self.plan.spec.release!r}. "
+                "Plan with release='checkpoints' or 'trajectory' to release it."
+            )
+        return self.iterates[step]
+
+    def digest(self) -> str:
+        """Return a hash of the released numbers, for the ledger."""
+        content = hashlib.sha256(np.ascontiguousarray(self.value).tobytes())
+        for step in sorted(self.iterates):
+            content.update(np.ascontiguousarray(self.iterates[step]).tobytes())
+        for name in sorted(self.auxiliary):
+            content.update(np.ascontiguousarray(self.auxiliary[name]).tobytes())
+        return content.hexdigest()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        fields = (self.value, self.plan, self.seeded, self.n_steps, dict(self.iterates), self.ledger_head)
+        return _rebuild_release, (*fields, dict(self.auxiliary))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnswersRelease(ChargedRelease):
+    """Noisy answers, one array for each of the spec's sizes; for a noisy max, the index."""
+
+    values: tuple[Floats, ...]
+
+    def digest(self) -> str:
+        """Return a hash of the released numbers, for the ledger."""
+        content = hashlib.sha256()
+        for value in self.values:
+            content.update(np.ascontiguousarray(value).tobytes())
+        return content.hexdigest()
+
+
+def _rebuild_release(
+    value: Floats,
+    plan: Plan,
+    seeded: bool,
+    n_steps: int,
+    iterates: dict[int, Floats],
+    ledger_head: str | None = None,
+    auxiliary: dict[str, Floats] | None = None,
+) -> Release:
+    return Release(
+        value=value,
+        plan=plan,
+        seeded=seeded,
+        n_steps=n_steps,
+        iterates=iterates,
+        ledger_head=ledger_head,
+        auxiliary=auxiliary or {},
+    )
+
+
+def _read_only_copy(array: Floats) -> Floats:
+    copy = np.array(array, dtype=float)
+    copy.flags.writeable = False
+    return copy
+
 
 AnswerReader = Callable[[], Sequence[ArrayLike]]
 """A function that reads the records and returns the exact answers: one array for each of the spec's sizes."""

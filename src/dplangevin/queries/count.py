@@ -24,9 +24,9 @@ from dplangevin._arrays import Floats
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.mechanisms.mechanism import check_seed
 from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
-from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.marginals import DEFAULT_BINS, Bins, Marginals

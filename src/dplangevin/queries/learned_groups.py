@@ -21,7 +21,7 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.learned_schema.cells import add_counts, count_cells
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec, calibrate_learned_schema
-from dplangevin.mechanisms.release import check_seed
+from dplangevin.mechanisms.mechanism import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.count import MARGIN_COLUMN, MARGIN_LEVEL, WritableCounts, hide_reader_errors

@@ -24,7 +24,7 @@ from dplangevin.estimators.adapter import (
     plan_with_public_data,
     warn_about_shared_rows,
 )
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import check_seed, run_plan
 from dplangevin.mechanisms.rashomon_region.mechanism import RegionRelease, run_region
 from dplangevin.mechanisms.rashomon_region.objective import RegionObjective
 from dplangevin.mechanisms.rashomon_region.planning import (
@@ -34,7 +34,6 @@ from dplangevin.mechanisms.rashomon_region.planning import (
     center_epsilon,
     plan_region,
 )
-from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.planner.fit_plan import Request, plan_gaussian_fit
 from dplangevin.rashomon.estimator_adapter import EstimatorAdapter

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
+    from dplangevin.report.answer import write_plot as write_plot
     from dplangevin.report.audit import audit_document as audit_document
     from dplangevin.report.displays import (
         BudgetDisplay as BudgetDisplay,
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         TradeoffDisplay as TradeoffDisplay,
     )
     from dplangevin.report.document import Document as Document, write_document as write_document
-    from dplangevin.report.plot import write_plot as write_plot
     from dplangevin.report.plots import RangePlot as RangePlot, RangeRow as RangeRow
     from dplangevin.report.rashomon import rashomon_document as rashomon_document
     from dplangevin.report.region import region_document as region_document

@@ -23,10 +23,9 @@ from dplangevin.data import ArrayDataset
 from dplangevin.data.kernels import second_moments
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import Release, run_plan
 from dplangevin.mechanisms.newton import hessian_sum
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.release import Release
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, Softmax
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")

@@ -25,7 +25,7 @@ from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExponentialSpec
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
-from dplangevin.mechanisms.mechanism import run_plan as run_plan
+from dplangevin.mechanisms.mechanism import Release, run_plan as run_plan
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
@@ -38,7 +38,6 @@ from dplangevin.mechanisms.perturbation.spec import (
     calibrate_output_perturbation,
 )
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec
-from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.ridge_whitened.spec import RidgeWhitenedSpec
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec

@@ -23,10 +23,10 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
 from dplangevin.ledger import Ledger
+from dplangevin.mechanisms.mechanism import Release
 from dplangevin.mechanisms.noisy_gradient import mechanism
 from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.release import Release
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 
 N, P = 40, 3

@@ -13,7 +13,7 @@ import pytest
 
 from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter
-from dplangevin.report import curve, plot
+from dplangevin.report import answer, curve
 
 RUN: dict[str, Any] = {
     "n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01, "step_size": 1.0,
@@ -24,16 +24,16 @@ LIMIT = 200_000
 
 def test_png(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
-    plot.write_plot(path, RUN)
+    answer.write_plot(path, RUN)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size < LIMIT
 
 
 def test_svg_is_valid_and_reproducible(tmp_path: Path) -> None:
     path = tmp_path / "picture.SVG"
-    plot.write_plot(path, RUN)
+    answer.write_plot(path, RUN)
     first = path.read_bytes()
-    plot.write_plot(path, RUN)
+    answer.write_plot(path, RUN)
     assert path.read_bytes() == first
     assert ElementTree.fromstring(first).tag.endswith("svg")
     assert len(first) < LIMIT
@@ -67,12 +67,12 @@ def test_without_matplotlib_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InvalidParameter, match=r"dplangevin\[plot\]"):
-        plot.write_plot(tmp_path / "picture.png", RUN)
+        answer.write_plot(tmp_path / "picture.png", RUN)
 
 
 def test_checkpoints_are_not_drawn(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="checkpoints"):
-        plot.check_plot_options(
+        answer.check_plot_options(
             tmp_path / "picture.png", {**RUN, "release": "checkpoints", "checkpoints": (1,)}
         )
 

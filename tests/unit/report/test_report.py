@@ -25,9 +25,8 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import Release, run_plan
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.release import Release
 from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.report.answer import format_number

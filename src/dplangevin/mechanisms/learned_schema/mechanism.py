@@ -15,8 +15,7 @@ from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
-from dplangevin.mechanisms.mechanism import Mechanism
-from dplangevin.mechanisms.release import ChargedRelease
+from dplangevin.mechanisms.mechanism import ChargedRelease, Mechanism
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.sampling.exact_noise import (
     ByteSource,

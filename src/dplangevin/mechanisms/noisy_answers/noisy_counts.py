@@ -18,7 +18,7 @@ from dplangevin.accounting.generalized_gaussian import norm_scale, smallest_sigm
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws
+from dplangevin.mechanisms.mechanism import AnswerMechanism, AnswersRelease, NoiseDraws
 from dplangevin.mechanisms.noisy_answers.mechanism import to_whole_numbers
 from dplangevin.mechanisms.noisy_answers.noise_choice import (
     CubeNoiseError,
@@ -34,7 +34,6 @@ from dplangevin.mechanisms.noisy_answers.spec import (
     NoisyAnswersSpec,
     check_exponent,
 )
-from dplangevin.mechanisms.release import AnswersRelease
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.sampling.exact_noise import add_rounded_noise, sample_norm_noise

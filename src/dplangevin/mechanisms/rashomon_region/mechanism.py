@@ -16,7 +16,7 @@ from dplangevin.accounting.charge import charge_then_release
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.integer_grids import RowGrid, carry, snap_point, to_integers
 from dplangevin.data.sources import RecordReader, read_records
-from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws, fingerprint_dataset
+from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws, Release, fingerprint_dataset
 from dplangevin.mechanisms.noisy_answers.curvature import unpack_symmetric
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums, to_whole_numbers
 from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid, certified_scales, inner_radius
@@ -42,7 +42,6 @@ from dplangevin.mechanisms.rashomon_region.objective import (
 )
 from dplangevin.mechanisms.rashomon_region.planning import GAP_TOLERANCE, RegionPlan
 from dplangevin.mechanisms.rashomon_region.spec import CONTRIBUTION_STEP, SlackSpec, slack_spec
-from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import CheckpointPath, RunState
 from dplangevin.sampling.exact_noise import (
     add_rounded_noise,

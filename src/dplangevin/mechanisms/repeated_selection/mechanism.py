@@ -19,8 +19,7 @@ from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.mechanisms.mechanism import Mechanism, NoiseDraws
-from dplangevin.mechanisms.release import ChargedRelease
+from dplangevin.mechanisms.mechanism import ChargedRelease, Mechanism, NoiseDraws
 from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.sampling.exact_noise import LazyUniform, sample_uniform_below

@@ -21,6 +21,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.ledger import Ledger
+from dplangevin.mechanisms.mechanism import AnswersRelease
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, calibrate_mirror_noise
@@ -52,7 +53,6 @@ from dplangevin.mechanisms.perturbation.spec import (
     OutputPerturbationTheorem,
     calibrate_output_perturbation,
 )
-from dplangevin.mechanisms.release import AnswersRelease
 from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared
 from dplangevin.queries import column, count_queries
 
