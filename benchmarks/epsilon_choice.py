@@ -18,6 +18,7 @@ import raw_table
 from sklearn.linear_model import LogisticRegression
 
 from dplangevin import DPLogisticRegression, choose_epsilon
+from dplangevin.errors import DplangevinError
 from dplangevin.estimators import SchemaEncoder
 from dplangevin.schema import Schema
 
@@ -93,9 +94,12 @@ def covered(
     reached = raw_table._log_loss(yes[half:], plain.predict_proba(rows[half:])[:, 1])
     base = raw_table._log_loss(yes[half:], np.full(N_PUBLIC - half, yes.mean()))
     goal = base - PART_OF_GAP * (base - reached)
-    choice = choose_epsilon(
-        "logistic", schema, n=len(train), log_loss=goal, delta=DELTA, public_data=(public, public[target])
-    )
+    try:
+        choice = choose_epsilon(
+            "logistic", schema, n=len(train), log_loss=goal, delta=DELTA, public_data=(public, public[target])
+        )
+    except DplangevinError as error:
+        return f"| {name} | {len(train)} | {goal:.4f} | refused: {error} |"
     fit = DPLogisticRegression(
         epsilon=choice.epsilon, delta=DELTA, schema=schema, classes=classes, random_state=11
     ).fit(train, train[target])

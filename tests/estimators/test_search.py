@@ -1,4 +1,4 @@
-"""Tuning with a bill: the promise of repeat-and-select, what leaves, and what is refused."""
+"""Tuning with a bill: the guarantee of repeat-and-select, what leaves, and what is refused."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 def test_the_renyi_bound_equals_that_of_dp_accounting(law: str, mu: float, mean: float) -> None:
     from dp_accounting import dp_event, rdp
 
-    schedule = RepeatedSelectionSpec(mu=mu, repetitions=mean, law=law, adjacency="replace-one")  # type: ignore[arg-type]
-    ours, sharper = renyi_bound(schedule), RepeatedSelectionTheorem().certify(None, schedule)
+    spec = RepeatedSelectionSpec(mu=mu, repetitions=mean, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    ours, sharper = renyi_bound(spec), RepeatedSelectionTheorem().certify(None, spec)
     theirs = rdp.RdpAccountant(cv.ORDERS[cv.ORDERS > 1])
     theirs.compose(dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(1 / mu), mean, SHAPES[law]))
     assert ours.epsilon(1e-6) == pytest.approx(theirs.get_epsilon(1e-6), rel=1e-3)
@@ -68,12 +68,12 @@ def test_the_renyi_bound_equals_that_of_dp_accounting(law: str, mu: float, mean:
 @pytest.mark.parametrize("law", REPETITION_LAWS)
 def test_the_number_of_attempts_has_its_law(law: str) -> None:
     """Means of 4,000 draws within 5 standard errors (false alarm below 1e-6)."""
-    schedule = RepeatedSelectionSpec(mu=0.1, repetitions=12, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    spec = RepeatedSelectionSpec(mu=0.1, repetitions=12, law=law, adjacency="replace-one")  # type: ignore[arg-type]
     draws = NoiseDraws.from_generator(np.random.default_rng(0), seeded=True)
-    drawn = np.array([sample_n_attempts(schedule, draws) for _ in range(4_000)])
+    drawn = np.array([sample_n_attempts(spec, draws) for _ in range(4_000)])
     assert abs(drawn.mean() - 12) < 5 * drawn.std() / math.sqrt(len(drawn))
     assert drawn.min() >= (0 if law == "poisson" else 1)
-    mu = calibrate_attempt_mu(1.0, 1e-6, schedule)
+    mu = calibrate_attempt_mu(1.0, 1e-6, spec)
     found = RepeatedSelectionTheorem().certify(
         None,
         RepeatedSelectionSpec(mu=mu, repetitions=12, law=law, adjacency="replace-one"),  # type: ignore[arg-type]
@@ -161,8 +161,8 @@ def test_what_is_publicly_wrong_is_refused(options: dict[str, Any], words: str) 
 
 
 def test_no_attempt_at_all_is_said() -> None:
-    schedule = RepeatedSelectionSpec(mu=1.0, repetitions=5, law="poisson", adjacency="replace-one")
-    price = CertifiedSpec(spec=schedule, delta=1e-5)
+    spec = RepeatedSelectionSpec(mu=1.0, repetitions=5, law="poisson", adjacency="replace-one")
+    certified = CertifiedSpec(spec=spec, delta=1e-5)
 
     class Never(np.random.Generator):
         def bytes(self, length: int) -> bytes:  # type: ignore[override]
@@ -170,7 +170,7 @@ def test_no_attempt_at_all_is_said() -> None:
 
     with pytest.raises(InvalidParameter, match="candidates"):
         RepeatedSelection().run(
-            price,
+            certified,
             CandidateAttempts(fit_specs=(), score_specs=(), run_attempt=lambda j, rng: (0.0, None, "")),
             0,
         )
@@ -184,7 +184,7 @@ def test_no_attempt_at_all_is_said() -> None:
         fit_specs=(one,), score_specs=(one,), run_attempt=lambda j, rng: (0.0, None, "")
     )
     with pytest.raises(DplangevinError, match="was 0"):
-        RepeatedSelection().run(price, attempts, Never(np.random.PCG64(0)))
+        RepeatedSelection().run(certified, attempts, Never(np.random.PCG64(0)))
 
 
 def test_nothing_counts_the_attempts(

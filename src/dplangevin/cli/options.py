@@ -205,6 +205,14 @@ TemperatureExponent = Annotated[
     float | None,
     _panel_option("--exponent", "beta_t = beta (t / T)^X of a Langevin diffusion.", _OTHER_PANEL, "X"),
 ]
+Convex = Annotated[
+    bool,
+    typer.Option(
+        "--convex/--non-convex",
+        rich_help_panel=_PROBLEM_PANEL,
+        help="Whether every loss is convex (mechanism langevin).",
+    ),
+]
 LogSobolev = Annotated[
     float | None,
     _panel_option(
@@ -285,6 +293,7 @@ def _run_options(
     time_step: TimeStep = None,
     exponent: TemperatureExponent = None,
     log_sobolev: LogSobolev = None,
+    convex: Convex = True,
     tier: Tier = None,
     n_models: NModels = None,
     threshold: Threshold = None,

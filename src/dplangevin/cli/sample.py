@@ -152,7 +152,7 @@ def _problem_builder(**options: Any) -> Any:
     """Return a function that builds the problem for n rows and p features from public options."""
 
     def build_problem(n: int, n_features: int, intercept: bool) -> Any:
-        from dplangevin.planner.request import Request
+        from dplangevin.planner.fit_plan import Request
 
         request = Request(n=n, n_features=n_features, fit_intercept=intercept, **options)
         return request.make_problem(request.needed_clip, 0.0)

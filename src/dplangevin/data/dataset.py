@@ -27,7 +27,7 @@ from dplangevin.data.kernels import (
 )
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem, RecordLoss
-from dplangevin.problem.bounds import as_array
+from dplangevin.problem.constants import as_array
 from dplangevin.problem.losses.record import clipped_value_sum
 from dplangevin.tables import as_column, as_matrix
 

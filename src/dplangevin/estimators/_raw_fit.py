@@ -40,8 +40,7 @@ from dplangevin.mechanisms.learned_schema.spec import count_noise_std
 from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import RunState
-from dplangevin.planner.fit_plan import FitPlan, plan_request
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import FitPlan, Request, plan_request
 from dplangevin.problem.constants import ADJACENCIES
 from dplangevin.schema import CategoricalColumn, Column, LearnableSchema, Schema
 from dplangevin.schema.learned import LEARN, asks_to_learn, learn_template_error

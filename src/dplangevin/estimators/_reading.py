@@ -19,7 +19,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
 from dplangevin._arrays import Floats
-from dplangevin.accounting.conditions import Condition
+from dplangevin.accounting.guarantee import Condition
 from dplangevin.data import ArrayDataset, ArrowSource, Dataset, RecordSource, ScratchDataset
 from dplangevin.data.dask import DaskDataset, connect_client, is_dask
 from dplangevin.data.dataset import check_shape

@@ -22,7 +22,7 @@ from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._call_context import clone_for
 from dplangevin.estimators.classifiers import DPLogisticRegression
 from dplangevin.estimators.regressors import DPRidge
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encode_cells
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encode_cells, row_scale
 from dplangevin.schema import CategoricalColumn, Schema
 from dplangevin.tables import as_column
 
@@ -142,13 +142,21 @@ class EpsilonChoice:
 
 @dataclass(frozen=True, eq=False)
 class _SimulationRows:
-    """Encoded public or synthetic rows, to fit and to score."""
+    """Encoded public or synthetic rows, to fit and to score.
+
+    Parameters
+    ----------
+    train, test : rows without a constant, of norm at most data_norm. Fits add the constant, as fits of the private
+        table have one, so that they count the classes and return to the constant model in the same way.
+    n_distinct : different public rows among those of `train`; 0 for synthetic rows.
+    """
 
     train: Floats
     labels: Floats
     test: Floats
     test_labels: Floats
     is_classification: bool
+    data_norm: float
     n_distinct: int = 0
 
     def evaluate_metric(self, score: Floats, metric: str) -> float:
@@ -176,14 +184,15 @@ class _SimulationRows:
             logs = -np.where(yes, np.log(probabilities), np.log1p(-probabilities))
             values = hits.astype(float) if metric == "accuracy" else logs
         of_test = float(values.std()) / math.sqrt(max(len(values), 1))
-        return math.hypot(of_test, self.train.shape[1] / (2 * max(self.n_distinct, 1)))
+        return math.hypot(of_test, (self.train.shape[1] + 1) / (2 * max(self.n_distinct, 1)))
 
     def metric_without_noise(self, metric: str) -> float:
         """Return the metric of a fit without noise."""
         if self.is_classification:
-            plain = LogisticRegression(C=1e3, fit_intercept=False, max_iter=500).fit(self.train, self.labels)
+            plain = LogisticRegression(C=1e3 / (1 + self.data_norm**2), max_iter=500)
+            plain.fit(self.train, self.labels)
             return self.evaluate_metric(plain.predict_proba(self.test)[:, 1], metric)
-        plain = Ridge(alpha=1e-3, fit_intercept=False).fit(self.train, self.labels)
+        plain = Ridge(alpha=1e-3).fit(self.train, self.labels)
         return self.evaluate_metric(plain.predict(self.test), metric)
 
 
@@ -307,37 +316,51 @@ def _rows_factory(
     classes = is_classifier(estimator)
     if public_data is not None:
         X, y = public_data
-        rows = (
-            SchemaEncoder(schema).transform(X)
-            if schema is not None
-            else _normalize_rows(np.asarray(X, float))
-        )
+        if schema is not None:
+            rows, data_norm = _split_constant(SchemaEncoder(schema).transform(X), schema)
+        else:
+            rows, data_norm = _clip_to_norm(np.asarray(X, float), estimator.data_norm)
         labels = _encode_public_targets(np.asarray(y), classes)
         order = np.random.default_rng(random_state).permutation(len(rows))
         cut = max(2 * len(rows) // 3, 1)
         train, test = order[:cut], order[cut:]
         drawn = np.random.default_rng(random_state).choice(train, n)
         return lambda _: _SimulationRows(
-            rows[drawn], labels[drawn], rows[test], labels[test], classes, n_distinct=cut
+            rows[drawn], labels[drawn], rows[test], labels[test], classes, data_norm, n_distinct=cut
         )
 
     def synthetic_rows(strength: str) -> _SimulationRows:
         rng = np.random.default_rng(random_state)
         size = n + TEST_ROWS
-        rows = (
-            _synthetic_encoded_rows(schema, size, rng)
-            if schema is not None
-            else _normalize_rows(rng.standard_normal((size, n_features or 1)))
-        )
+        if schema is not None:
+            rows, data_norm = _split_constant(_synthetic_encoded_rows(schema, size, rng), schema)
+        else:
+            columns = n_features or 1
+            rows = rng.standard_normal((size, columns))
+            rows *= math.sqrt(columns) / np.linalg.norm(rows, axis=1, keepdims=True)
+            rows, data_norm = _clip_to_norm(rows, math.sqrt(columns))
         score = rows @ rng.standard_normal(rows.shape[1])
         score = SIGNAL_STRENGTHS[strength] * (score - score.mean()) / (score.std() + 1e-12)
         if classes:
             labels = np.where(rng.random(size) < 1 / (1 + np.exp(1 - score)), 1.0, 0.0)
         else:
             labels = np.clip(score / 6 + 0.2 * rng.standard_normal(size), -1, 1)
-        return _SimulationRows(rows[:n], labels[:n], rows[n:], labels[n:], classes)
+        return _SimulationRows(rows[:n], labels[:n], rows[n:], labels[n:], classes, data_norm)
 
     return synthetic_rows
+
+
+def _split_constant(encoded: Floats, schema: Schema) -> tuple[Floats, float]:
+    """Return encoded rows in units of their constant, without it, and the bound on their norm."""
+    scale = row_scale(schema)
+    return encoded[:, :-1] / scale, math.sqrt(max((schema.row_norm / scale) ** 2 - 1, 1e-300))
+
+
+def _clip_to_norm(rows: Floats, data_norm: float | None) -> tuple[Floats, float]:
+    """Return the rows, scaled back to data_norm where they are longer, and that norm; None: the largest one."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    bound = max(float(norms.max(initial=0.0)), 1e-300) if data_norm is None else float(data_norm)
+    return np.asarray(rows / np.maximum(norms / bound, 1.0)), bound
 
 
 def _encode_public_targets(y: NDArray[Any], classes: bool) -> Floats:
@@ -348,11 +371,6 @@ def _encode_public_targets(y: NDArray[Any], classes: bool) -> Floats:
         return np.asarray(y == names[1], float)
     low, high = float(np.min(y)), float(np.max(y))
     return np.asarray(2 * (np.asarray(y, float) - low) / max(high - low, 1e-300) - 1, float)
-
-
-def _normalize_rows(rows: Floats) -> Floats:
-    full = np.column_stack([rows, np.ones(len(rows))])
-    return np.asarray(full / np.linalg.norm(full, axis=1, keepdims=True))
 
 
 def _synthetic_encoded_rows(schema: Schema, size: int, rng: np.random.Generator) -> Floats:
@@ -413,9 +431,9 @@ def _simulate_fit(
     """Return the scores of a simulated fit; fewer rows than n get the noise of n rows, since n mu is the same."""
     mu = cv.gdp_mu(epsilon, delta) * n / len(rows.train)
     stated: dict[str, Any] = {
-        "epsilon": cv.gdp_epsilon(mu, delta), "delta": delta, "data_norm": 1.0, "schema": None, "fit_intercept": False,
-        "random_state": seed, "ledger": None, "checkpoint": None, "verbose": False, "n_public": None, "person": None,
-        "secure": False,
+        "epsilon": cv.gdp_epsilon(mu, delta), "delta": delta, "data_norm": rows.data_norm, "schema": None,
+        "fit_intercept": True, "random_state": seed, "ledger": None, "checkpoint": None, "verbose": False,
+        "n_public": None, "person": None, "secure": False,
     }  # fmt: skip
     stated |= {"classes": [0, 1]} if rows.is_classification else {"target_bounds": (-1.0, 1.0)}
     model: Any = clone_for(None, estimator).set_params(**stated)

@@ -25,8 +25,7 @@ from dplangevin._search import bisect_safe_side
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
-from dplangevin.accounting.conditions import merge_conditions
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Guarantee, merge_conditions
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, DplangevinError, InvalidParameter

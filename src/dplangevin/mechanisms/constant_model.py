@@ -16,12 +16,14 @@ from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.problem import Problem
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
+from dplangevin.sampling.exact_noise import add_rounded_gaussian_noise
 
 WEIGHT_BITS = 20
 """Binary digits of a record's weight in units of the largest one: sums of classes are sums of whole numbers."""
 TARGET_PRIOR_POWER = 1.0
 """Of the prior on a mean target in its stated range: it is rarely near an end, as a rare class is."""
+MAX_SUM_DEVIATIONS = 2.0
+"""Standard deviations of its noise within which the noisy sum of all classes counts as that of n unweighted records."""
 _MAX_SCORE = 40.0
 _N_SHARES = 801
 _HALVINGS = 4
@@ -67,28 +69,42 @@ def release_mean_counts(data: Dataset, draws: NoiseDraws, noise_std: float, *, i
     return np.asarray(exact / scale + noise_std * draws.rng.standard_normal(exact.shape))
 
 
-def estimate_shares(means: Floats, noise_std: float, n: int, prior_power: float = -0.5) -> Floats:
-    """Return the shares of the classes, positive and of sum 1, from noisy means of weight x indicator.
+class ShareEstimate(NamedTuple):
+    """Estimated shares of the classes, positive and of sum 1, and the standard deviation of the noise on each."""
+
+    shares: Floats
+    noise_std: float
+
+
+def estimate_shares(means: Floats, noise_std: float, n: int, prior_power: float = -0.5) -> ShareEstimate:
+    """Return the shares of the classes from noisy means of weight x indicator.
 
     Each is a posterior mean, the best prediction in log-loss, on shares s between 1 / (2 n) and 1 - 1 / (2 n), with a
     prior proportional to (s (1 - s))^prior_power; -1/2 is that of Jeffreys. Far above the noise it is the noisy share.
+
+    Without weights the means of n records have the sum 1. Where the noisy sum agrees with that, it is taken for 1, and
+    what noise added to it is taken off all classes alike: of two classes, each keeps half of the noise's variance.
     """
-    n_classes = len(means)
-    total = max(float(means.sum()), noise_std, 1e-300)
+    n_classes, total = len(means), float(means.sum())
+    if abs(total - 1) <= MAX_SUM_DEVIATIONS * math.sqrt(n_classes) * noise_std:
+        means, share_noise = means + (1 - total) / n_classes, noise_std * math.sqrt(1 - 1 / n_classes)
+        variances = np.full(n_classes, share_noise**2)
+    else:
+        total = max(total, noise_std, 1e-300)
+        means, share_noise = means / total, noise_std / total
+        others = np.clip(1 - means, 0.0, 1.0) ** 2 + (n_classes - 1) * np.clip(means, 0.0, 1.0) ** 2
+        variances = np.maximum(share_noise**2 * others, 1e-300)
     least = 1 / (2 * max(n, 2))
-    reach, estimates = 8 * noise_std / total, []
-    for mean in means:
-        middle = float(np.clip(mean / total, least, 1 - least))
+    estimates = []
+    for mean, variance in zip(means.tolist(), variances.tolist(), strict=True):
+        middle, reach = float(np.clip(mean, least, 1 - least)), 8 * math.sqrt(variance)
         ends = np.clip([middle - reach, middle + reach], least, 1 - least)
         # Jeffreys' prior is uniform in the angle whose sine squared is the share
         low, high = np.arcsin(np.sqrt(ends)).tolist()
         shares = np.sin(np.linspace(low, high, _N_SHARES)) ** 2
-        rest = float(means.sum()) - mean
-        misfits = (mean - shares * total) ** 2 + (rest - (1 - shares) * total) ** 2 / (n_classes - 1)
-        logs = -misfits / (2 * noise_std**2) + (prior_power + 0.5) * np.log(shares * (1 - shares))
-        posterior = normalize_logs(logs)
-        estimates.append(float(posterior @ shares))
-    return np.asarray(estimates) / math.fsum(estimates)
+        logs = -((mean - shares) ** 2) / (2 * variance) + (prior_power + 0.5) * np.log(shares * (1 - shares))
+        estimates.append(float(normalize_logs(logs) @ shares))
+    return ShareEstimate(np.asarray(estimates) / math.fsum(estimates), share_noise)
 
 
 def normalize_logs(logs: Floats) -> Floats:
@@ -110,10 +126,15 @@ def prior_power(problem: Problem) -> float:
 
 
 class ConstantModel(NamedTuple):
-    """Scores [K] of the best model without features, and the curvature of the loss there over its bound."""
+    """Scores [K] of the best model without features, and the curvature of the loss there over its bound.
+
+    is_best : whether no other constant has a smaller loss. A quantile, or the center of a Huber loss, does not follow
+        from the mean target.
+    """
 
     scores: Floats
     curvature_fraction: float
+    is_best: bool = True
 
 
 def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
@@ -140,7 +161,19 @@ def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
             low, high, at = (middle, high, 2 * at + 1) if slope < 0 else (low, middle, 2 * at)
     score = (low + high) / 2
     curvature = float(shares @ loss.curvature(np.full(len(labels), score), labels))
-    return ConstantModel(np.array([score]), curvature / loss.step_curvature)
+    return ConstantModel(
+        np.array([score]), curvature / loss.step_curvature, _follows_from_mean(problem, score)
+    )
+
+
+def _follows_from_mean(problem: Problem, score: float) -> bool:
+    """Return whether the mean slope at this score is a function of the mean target: the slope is affine in it."""
+    if problem.bounds.classes is not None:
+        return True
+    low, high = problem.bounds.label_range
+    targets = np.array([low, (low + high) / 2, high])
+    slopes = problem.loss.unclipped_loss.slope(np.full(3, score), targets)
+    return bool(abs(slopes[0] + slopes[2] - 2 * slopes[1]) <= 1e-9 * np.abs(slopes).max())
 
 
 def _halving_points(low: float, high: float) -> list[float]:

@@ -23,8 +23,7 @@ from dplangevin.data.kernels import MIN_WIDE_COLUMNS, CompiledKernel
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.constants import MAX_EXACT_COLUMNS
-from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
+from dplangevin.sampling.exact_noise import ByteSource, add_rounded_gaussian_noise
 
 BYTES_BEFORE_COMPILED = 3 << 30
 """Bytes that NumPy sums before compiled code is loaded, which takes as long as it would have saved on them: whoever

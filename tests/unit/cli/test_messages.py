@@ -82,7 +82,7 @@ def test_only_options_of_the_command_are_named() -> None:
 @pytest.mark.parametrize(
     "prose",
     [
-        "the noise came from --random-state: the promise holds",
+        "the noise came from --random-state: the guarantee holds",
         "the composed epsilon = 2 is above the budget",
         "the report could not be written; the model is in model.json",
         "see dplangevin.save_model(model, path)",

@@ -120,8 +120,8 @@ def test_a_tree_of_sums_keeps_the_order(data: DaskDataset, monkeypatch) -> None:
 
 def plan(problem: Problem = PROBLEM, **changes: Any) -> Plan:
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.02, "n_steps": 12}
-    schedule = NoisyGradientSpec(**(fields | changes))
-    return Plan(problem=problem, spec=schedule, delta=1e-6, theorem="composition")
+    spec = NoisyGradientSpec(**(fields | changes))
+    return Plan(problem=problem, spec=spec, delta=1e-6, theorem="composition")
 
 
 @pytest.mark.parametrize("sampling", ["full", "poisson", "without-replacement", "shuffle", "cyclic"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
 from dplangevin import DPLogisticRegression, DPRidge, calibrate
-from dplangevin.accounting.plan import CertifiedSpec
+from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.constant_model import (
@@ -26,6 +27,8 @@ from dplangevin.mechanisms.constant_model import (
 from dplangevin.mechanisms.whitened.mechanism import (
     DescentState,
     choose_n_steps,
+    is_guarded,
+    limit_row_norm,
     step_sizes,
     whitening_geometry,
 )
@@ -74,12 +77,59 @@ def test_counts_are_means_of_weights() -> None:
 
 
 def test_shares_are_noisy_shares_above_the_noise_and_positive_below() -> None:
-    np.testing.assert_allclose(estimate_shares(np.array([0.9, 0.1]), 1e-4, 10_000), [0.9, 0.1], atol=1e-4)
+    for total in (1.0, 0.4):  # n records without weights, and records that weigh less
+        shares, _ = estimate_shares(total * np.array([0.9, 0.1]), 1e-4, 10_000)
+        np.testing.assert_allclose(shares, [0.9, 0.1], atol=1e-4)
     for means in ([1.02, -0.02], [0.5, 0.6], [0.0, 0.0], [-3.0, -1.0]):
-        shares = estimate_shares(np.array(means), 0.01, 1000)
+        shares, _ = estimate_shares(np.array(means), 0.01, 1000)
         assert shares.sum() == pytest.approx(1.0)
         assert shares.min() >= 0.4 / 1000
-    assert len(estimate_shares(np.array([0.5, 0.3, 0.2]), 0.01, 1000)) == 3
+    assert len(estimate_shares(np.array([0.5, 0.3, 0.2]), 0.01, 1000).shares) == 3
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("mean_weight", [1.0, 0.3])
+def test_shares_are_as_uncertain_as_is_stated(n_classes: int, mean_weight: float) -> None:
+    """The sum of all shares is known without weights, and takes 1 / K of the noise's variance off each."""
+    rng, noise_std = np.random.default_rng(0), 1e-3
+    true = np.full(n_classes, 1 / n_classes)
+    estimates = [
+        estimate_shares(mean_weight * true + noise_std * rng.standard_normal(n_classes), noise_std, 10**6)
+        for _ in range(400)
+    ]
+    errors = np.array([shares - true for shares, _ in estimates])
+    stated = math.sqrt(np.mean([noise**2 for _, noise in estimates]))
+    known = math.sqrt(1 - 1 / n_classes) * noise_std
+    assert float(errors.std()) == pytest.approx(known / mean_weight, rel=0.1)  # s.e. at most .035
+    assert stated == pytest.approx(known if mean_weight == 1 else noise_std / mean_weight, rel=0.05)
+
+
+def test_rare_classes_leave_less_room_for_long_rows() -> None:
+    """R^2 is proportional to the curvature at the constant model, at least that of rows of the expected norm."""
+    spec = replace(rare_plan().spec, row_norm_factor=3.0)
+    for share in (0.5, 0.1, 0.001):
+        counts = np.array([1 - share, share])
+        limited = limit_row_norm(spec, rare_plan().problem, counts)
+        expected = max(1.0, 3 * math.sqrt(4 * share * (1 - share)))
+        assert limited == replace(spec, row_norm_factor=limited.row_norm_factor)
+        assert limited.row_norm_factor == pytest.approx(expected, rel=1e-2)
+    assert limit_row_norm(spec, rare_plan().problem, np.empty(0)) == spec
+
+
+def test_rare_labels_at_a_large_budget_are_fitted_as_well_as_without_noise() -> None:
+    """Noise for rows four times as long as usual made the excess more than twice as large."""
+    rng = np.random.default_rng(11)
+    X = np.clip(rng.standard_normal((80_000, 10)), -4, 4) / 4
+    truth = expit(-5.1 + 4 * X @ rng.standard_normal(10) / 10**0.5)
+    y = (rng.random(len(X)) < truth).astype(int)
+    excesses = []
+    for seed in range(3):
+        model = DPLogisticRegression(
+            epsilon=8.0, delta=1e-6, data_norm=10**0.5, classes=[0, 1], random_state=seed
+        )
+        q, p = model.fit(X[:30_000], y[:30_000]).predict_proba(X[30_000:])[:, 1], truth[30_000:]
+        excesses.append(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
+    assert np.mean(excesses) < 4 * 11 / (2 * 30_000)  # 11 parameters; measured 2.9 (s.e. .3), 6.7 before
 
 
 def test_the_constant_has_the_shares_as_its_predictions() -> None:
@@ -126,11 +176,22 @@ def test_pure_noise_is_returned_to_the_constant() -> None:
         kept.append(shrunk @ shrunk / (p - 1))
     assert np.mean(np.array(kept) == 0) > 0.85
     assert np.mean(kept) < 0.1
-    assert gain_factor(100.0, 1.0, 2 / p) == pytest.approx(0.99)
+    assert gain_factor(100.0, 1.0, 2 / p) == pytest.approx(0.99, rel=1e-3)
     strong = 10 * np.ones(p)
     np.testing.assert_allclose(
         shrink_to_constant(strong, start, np.ones(p), 1.0, 2 / p, 1.0)[1:], strong[1:], rtol=2e-3
     )
+
+
+def test_strong_noise_is_believed_less_than_james_and_stein_would() -> None:
+    """Scores whose noise has variance 2: a square of 6 shows little signal; of small noise all the rest is signal."""
+    relative = 2 / 12
+    assert gain_factor(6.0, 2.0, relative) == pytest.approx(1.55 / 3.55, rel=0.01)
+    assert gain_factor(3.5, 2.0, relative) == pytest.approx(1 / 3)  # James-Stein: .43
+    for square in (0.06, 0.3, 1.0):
+        assert gain_factor(square, 0.02, relative) == pytest.approx(1 - 0.02 / square)
+    factors = [gain_factor(square, 2.0, relative) for square in np.linspace(0, 40, 300)]
+    assert np.all(np.diff(factors) >= 0)
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
@@ -199,12 +260,17 @@ def test_a_rare_class_gets_the_steps_that_its_flat_loss_needs() -> None:
     assert np.mean(excesses) < 2e-4
 
 
-def rare_descent(share: float, score: float) -> tuple[int, int]:
-    """Return the fewest steps of a plan, and those chosen after an approach that reached scores of this size."""
-    plan = plan_fit(
+def rare_plan() -> Plan:
+    """Return a plan for 100,000 rows of 5 columns, of which one is constant."""
+    return plan_fit(
         model="logistic", n=100_000, n_features=4, epsilon=4.0, delta=1e-6, adjacency="replace-one", data_norm=1.0,
         fit_intercept=True,
     ).plan  # fmt: skip
+
+
+def rare_descent(share: float, score: float) -> tuple[int, int]:
+    """Return the fewest steps of a plan, and those chosen after an approach that reached scores of this size."""
+    plan = rare_plan()
     spec = plan.spec
     assert isinstance(spec, WhitenedSpec)
     moments = np.diag([0.2, 0.1, 0.1, 0.1, 0.5])
@@ -274,3 +340,48 @@ def test_calibration_to_the_success_of_an_attack() -> None:
     ):
         with pytest.raises(InvalidParameter):
             calibrate(**run, **wrong)
+
+
+MODELS_WITH_TARGETS: dict[str, tuple[dict[str, Any], bool, bool]] = {
+    "logistic": ({}, True, True),
+    "svc": (
+        {},
+        False,
+        True,
+    ),  # a hinge loss is not quadratic near the constant: a limit cost more than it gave
+    "multinomial": ({"n_classes": 3}, True, True),
+    "ridge": ({}, True, True),
+    "huber": ({"transition": 0.1}, True, False),
+    "quantile": ({"quantile": 0.9}, True, False),
+    "poisson": ({"target_bounds": (0, 20)}, True, True),
+}
+"""Options, whether the answer is limited towards the counted constant, and whether that is the best constant."""
+
+
+@pytest.mark.parametrize("model", MODELS_WITH_TARGETS)
+def test_which_models_return_to_a_constant_and_how(model: str) -> None:
+    options, is_limited, is_best = MODELS_WITH_TARGETS[model]
+    plan = plan_fit(
+        model=model, n=20_000, n_features=6, epsilon=1.0, delta=1e-6, adjacency="replace-one", data_norm=1.0,
+        fit_intercept=True, **options,
+    ).plan  # fmt: skip
+    assert isinstance(plan.spec, WhitenedSpec)
+    assert plan.spec.count_noise_std
+    assert is_guarded(plan.spec, plan.problem) == is_limited
+    n_classes = options.get("n_classes", 2)
+    shares = np.arange(1.0, n_classes + 1) / sum(range(1, n_classes + 1))
+    assert fit_constant(plan.problem, shares).is_best == is_best
+    without = replace(plan.spec, count_noise_std=None, recount_noise_std=None)
+    assert is_guarded(without, plan.problem) == (model == "ridge")
+
+
+def test_a_mean_that_is_not_the_best_constant_leaves_the_constant_to_the_descent() -> None:
+    """Pure noise is dropped; the mean score, on which a quantile differs from the mean target, is kept."""
+    p, rng = 12, np.random.default_rng(4)
+    tail = rng.standard_normal(p)
+    tail[0] = 0.7
+    for is_best in (True, False):
+        start = DescentStart(np.zeros((p, 1)), np.eye(p)[0], uncertainty=1e-3, is_best=is_best)
+        kept = shrink_to_constant(tail, start, np.ones(p), 2.0 * p, 2 / p, 1.0)
+        assert np.all(kept[1:] == 0)
+        assert kept[0] == pytest.approx(0.0 if is_best else 0.7, abs=1e-3)

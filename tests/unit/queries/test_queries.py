@@ -219,7 +219,7 @@ def test_pandas_and_polars_agree_on_all_pairs() -> None:
     gain=st.one_of(st.none(), st.floats()),
     text=st.text(max_size=4),
 )
-def test_replacing_one_record_changes_what_the_promise_assumes(
+def test_replacing_one_record_changes_what_the_guarantee_assumes(
     row: int, age: Any, job: Any, gain: Any, text: str
 ) -> None:
     """At most two cells per table change, each by one; a predicate changes by at most one."""
@@ -311,7 +311,7 @@ def test_totals_are_the_least_squares_projection() -> None:
     assert first.sum() == pytest.approx((30 / 2 + 36 / 4) / (1 / 2 + 1 / 4))
 
 
-def test_written_files_hold_the_promise(tmp_path: Path) -> None:
+def test_written_files_hold_the_guarantee(tmp_path: Path) -> None:
     found = count_marginals(table(), SCHEMA, columns=["job"], epsilon=1, delta=1e-6, p=2, random_state=3)
     for suffix in (".parquet", ".csv", ".json"):
         found.write(tmp_path / f"counts{suffix}")

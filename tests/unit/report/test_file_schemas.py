@@ -12,8 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dplangevin import DPRidge, _plain, report
-from dplangevin.accounting.conditions import Condition
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Gaussian, Profile, Pure, RenyiCurve, SampledGaussian
 from dplangevin.accounting.plan import CertifiedSpec, plan_from_plain, plan_to_plain
 from dplangevin.accounting.serialize import guarantee_from_plain, guarantee_to_plain

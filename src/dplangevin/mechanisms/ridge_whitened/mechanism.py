@@ -24,7 +24,7 @@ from dplangevin.mechanisms.ridge_whitened.coordinates import MIN_FLOOR, RidgeCoo
 from dplangevin.mechanisms.ridge_whitened.spec import PlannedDescent, RidgeWhitenedSpec
 from dplangevin.mechanisms.whitened.whitening import row_weights, second_moment_sum
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import add_symmetric_gaussian_noise
 
 MIN_FLOOR_OF_COARSE_ROWS = 1e-11
 """Smallest floor, in squared row norms, at which rows are rounded to 20 instead of 24 binary digits: truncation of the
@@ -87,8 +87,8 @@ def release_start(spec: RidgeWhitenedSpec, data: Dataset, draws: NoiseDraws) -> 
     if spec.count_noise_std is None:
         return np.zeros((problem.n_columns, problem.loss.score_dimension))
     counts = release_mean_counts(data, draws, spec.count_noise_std, is_exact=spec.secure)
-    shares = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
-    return constant_coefficients(problem, fit_constant(problem, shares).scores)
+    estimate = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
+    return constant_coefficients(problem, fit_constant(problem, estimate.shares).scores)
 
 
 def release_coordinates(

@@ -37,8 +37,11 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_rows,
 )
 from dplangevin.problem import Loss, Problem
-from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import (
+    ByteSource,
+    add_rounded_gaussian_noise,
+    add_symmetric_gaussian_noise,
+)
 
 Floats = NDArray[np.float64]
 SLOPE_STEPS = 2.0**20

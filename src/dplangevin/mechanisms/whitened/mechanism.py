@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -62,8 +62,7 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_second_release,
 )
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import ByteSource, add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
@@ -129,11 +128,13 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             data = data.with_rounded_rows(grid, in_place=inputs.owns_data)
         if run_state is None or (position := run_state.load_position()) is None:
             counts = release_counts(spec, data, draws, spec.count_noise_std)
+            spec = limit_row_norm(spec, data.problem, counts)
             state = initial_state(spec, data.problem, release_second_moments(spec, data, draws), counts)
         else:
             if inputs.repeats_noise:
                 run_state.restore_generator(draws.rng)
             state = DescentState(**position)
+            spec = limit_row_norm(spec, data.problem, state.counts)
         geometry = whitening_geometry(spec, state.moments, grid)
         start = descent_start(data.problem, geometry, state)
         coefficients = run_descent(spec, data, geometry, state, draws, run_state, start)
@@ -193,6 +194,20 @@ def release_counts(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws, noise_s
     return release_mean_counts(data, draws, noise_std, is_exact=spec.secure)
 
 
+def limit_row_norm(spec: WhitenedSpec, problem: Problem, counts: Floats) -> WhitenedSpec:
+    """Return the spec with less allowance for long rows where the loss is flat at the constant model: post-processing.
+
+    The allowance multiplies the noise of gradients. That of scores is this over the curvature, so the excess risk due
+    to noise is in the same proportion to the sampling error for every curvature u if R^2 is proportional to u.
+    """
+    if not counts.size or spec.row_norm_factor <= 1:
+        return spec
+    assert spec.count_noise_std is not None
+    shares = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem)).shares
+    curvature = min(1.0, fit_constant(problem, shares).curvature_fraction)
+    return replace(spec, row_norm_factor=max(1.0, spec.row_norm_factor * math.sqrt(curvature)))
+
+
 def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:
     """Return the constant model of the first counts, or 0 without them: post-processing."""
     if not state.counts.size:
@@ -214,15 +229,15 @@ def _recounted_answer(
 def _constant_start(
     problem: Problem, geometry: WhitenedGeometry, counts: Floats, count_noise: float
 ) -> DescentStart:
-    shares = estimate_shares(counts, count_noise, problem.n, prior_power(problem))
+    shares, noise = estimate_shares(counts, count_noise, problem.n, prior_power(problem))
     constant = fit_constant(problem, shares)
     unit = _constant_direction(problem, geometry)
-    noise = count_noise / max(float(counts.sum()), count_noise)
     return DescentStart(
         unit[:, None] * constant.scores,
         unit,
         constant.curvature_fraction,
         score_uncertainty(problem, shares, noise),
+        constant.is_best,
     )
 
 
@@ -381,10 +396,18 @@ def run_descent(
     value = state.totals[-1][:, 0]
     if spec.shrink:
         value = shrink_answer(spec, geometry, state, start, data.problem.n).value
-    is_guarded = spec.recount_noise_std is not None or data.problem.loss.unclipped_loss.is_quadratic
-    if not start.unit.any() or not is_guarded:
+    if not (start.unit.any() and is_guarded(spec, data.problem)):
         return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
     return start.center + limit_deviation(value, state.totals[-1][:, 0], start, score_noise)[:, None]
+
+
+def is_guarded(spec: WhitenedSpec, problem: Problem) -> bool:
+    """Return whether an answer is limited towards the constant model, which a fit counts or a mean slope shows."""
+    loss = problem.loss.unclipped_loss
+    is_limited = (
+        loss.defaults is not None and loss.defaults.guards_constant and spec.count_noise_std is not None
+    )
+    return is_limited or spec.recount_noise_std is not None or loss.is_quadratic
 
 
 def _finish_classes(
@@ -392,12 +415,12 @@ def _finish_classes(
 ) -> Floats:
     """Return q [p, K] of several scores, limited towards the constant model, and calibrated if slopes were clipped."""
     deviation = state.totals[-1]
-    if spec.recount_noise_std is not None and start.unit.any():
+    if start.unit.any() and is_guarded(spec, problem):
         deviation = limit_class_deviation(deviation, start, noise)
     q = start.center + deviation
     if not state.counts.size or getattr(problem.loss, "slope_clip", None) is None:
         return np.asarray(q)
-    shares = estimate_shares(state.counts, state.count_noise, problem.n)
+    shares = estimate_shares(state.counts, state.count_noise, problem.n).shares
     return calibrate_clipped_scores(q, start, noise.moments, shares)
 
 

@@ -11,8 +11,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.whitened.spec import N_SLOPE_MEANS, WhitenedSpec
 from dplangevin.planner import rules
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
+from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, explain_counts, low_signal_warning
 from dplangevin.planner.rules import MOMENT_BUDGET_FRACTION, MomentBudget
 from dplangevin.problem import Problem
 
@@ -205,7 +204,7 @@ def _count_fields(
     step_sensitivity = request.n_changed_records * problem.constants.lipschitz / problem.row_norm
     recount = step_noise * sensitivity / (step_sensitivity * math.sqrt(n_later_steps))
     counts = {"count_noise_std": release_noise_std(request, problem, count_fraction, sensitivity)}
-    if request.defaults.guards_constant or rules.hides_features(request):
+    if request.defaults.counts_again or rules.hides_features(request):
         counts["recount_noise_std"] = recount * (1 + RECOUNT_MARGIN)
     return counts
 

@@ -258,12 +258,14 @@ class DescentStart(NamedTuple):
     mean_curvature : of the loss at the constant model, over its bound.
     uncertainty : standard deviation of the noise on the score of the model; infinite where nothing but the descent
         tells the constant.
+    is_best : whether the model is the best constant; else the descent's mean score is kept.
     """
 
     center: Floats
     unit: Floats
     mean_curvature: float = 1.0
     uncertainty: float = 0.0
+    is_best: bool = True
 
     @property
     def step_curvature(self) -> float:
@@ -315,15 +317,25 @@ def is_better_counted(deviation: Floats, start: DescentStart, noise: ScoreNoise)
     return gain_factor(square, n_scores * variance, 2 / (size * n_scores)) == 0
 
 
+TYPICAL_SIGNAL, SIGNAL_DEVIATIONS = 1.0, 3.0
+"""Variance of scores that features are believed to have without evidence, and the standard deviations of noise beyond
+which more counts as seen."""
+
+
 def gain_factor(square: float, variance: float, relative_variance: float) -> float:
-    """Return the James-Stein factor 1 - V / D^2, or 0 where D^2 is within the range of noise.
+    """Return the factor S / (S + V) by which to multiply a deviation from the constant model; 0 within the noise.
 
     D^2 (`square`) is the variance of the scores, and V (`variance`) the mean of the part of it that noise has, whose
-    relative variance r is 2 / p for p normal coordinates: up to (1 + sqrt(2 r)) V there is no gain to be seen.
+    relative variance r is 2 / p for p normal coordinates: up to (1 + sqrt(2 r)) V there is no gain to be seen. Beyond
+    that the signal S is D^2 - V, which gives the James-Stein factor, but where it exceeds TYPICAL_SIGNAL only as much
+    of it as is more than SIGNAL_DEVIATIONS above the noise: of strong noise a long tail would pass for strong signal,
+    and probabilities grow exponentially in the scores.
     """
     if not square > (1 + math.sqrt(2 * relative_variance)) * variance:
         return 0.0
-    return 1 - variance / square
+    seen = square - (1 + SIGNAL_DEVIATIONS * math.sqrt(relative_variance)) * variance
+    signal = min(square - variance, max(TYPICAL_SIGNAL, seen))
+    return signal / (signal + variance)
 
 
 def limit_deviation(shrunk: Floats, tail: Floats, start: DescentStart, noise: ScoreNoise) -> Floats:
@@ -412,6 +424,8 @@ def _kept_shift(factor: float, start: DescentStart, variance: float) -> float:
     The mean compensates for the variance of the scores, which is multiplied by the square of it; beyond that it
     corrects a noisy share, if that is more uncertain than the mean itself, of this variance.
     """
+    if not start.is_best:
+        return 1.0
     doubt = start.uncertainty**2
     correction = 1.0 if math.isinf(doubt) else doubt / (doubt + variance) if doubt else 0.0
     return factor**2 + (1 - factor**2) * correction

@@ -304,12 +304,11 @@ class ConstantCenter:
         cls, problem: Problem, counts: NoisyClassMeans, spectrum: Spectrum, basis: Floats
     ) -> ConstantCenter:
         """Return the constant model of these counts in the coordinates T."""
-        shares = estimate_shares(counts.means, counts.noise_std, problem.n, prior_power(problem))
+        shares, noise = estimate_shares(counts.means, counts.noise_std, problem.n, prior_power(problem))
         constant = fit_constant(problem, shares)
         unit = np.asarray(
             np.linalg.solve(basis, constant_coefficients(problem, np.ones(1))[:, 0]), np.float64
         )
-        noise = counts.noise_std / max(float(counts.means.sum()), counts.noise_std)
         uncertainty = score_uncertainty(problem, shares, noise)
         start = DescentStart(unit[:, None] * constant.scores, unit, constant.curvature_fraction, uncertainty)
         moments = spectrum.values ** (1 - 2 * WHITENING_POWER)

@@ -55,6 +55,7 @@ class Logistic(Loss):
         adapts_steps=True,
         counts_classes=True,
         guards_constant=True,
+        counts_again=True,
         whitens_purely=True,
     )
 
@@ -220,6 +221,7 @@ class Softmax(MulticlassLoss):
         clip_is_convex=False,
         ridge_whitens=True,
         counts_classes=True,
+        guards_constant=True,
     )
 
     def __post_init__(self) -> None:

@@ -40,6 +40,7 @@ class Squared(Loss):
         min_clip=0.25,
         counts_classes=True,
         guards_constant=True,
+        counts_again=True,
         whitens_purely=True,
     )
 
@@ -83,7 +84,12 @@ class Huber(Loss):
     name: ClassVar[str] = "huber"
     curvature_bound = 1.0
     defaults = ModelDefaults(
-        model="huber", labels="numbers", coef_bound=1.5, averaged_fraction=0.8, counts_classes=True
+        model="huber",
+        labels="numbers",
+        coef_bound=1.5,
+        averaged_fraction=0.8,
+        counts_classes=True,
+        guards_constant=True,
     )
 
     def __post_init__(self) -> None:
@@ -144,6 +150,7 @@ class SmoothedPinball(Loss):
         coef_bound=1.5,
         averaged_fraction=0.8,
         counts_classes=True,
+        guards_constant=True,
         max_sharpness=5.0,
         steps_power=0.75,
         steps_power_long=0.5,
@@ -211,6 +218,7 @@ class Poisson(Loss):
         max_sharpness=math.inf,
         counts_classes=True,
         guards_constant=True,
+        counts_again=True,
     )
 
     def __post_init__(self) -> None:
