@@ -463,6 +463,10 @@ def sample_subset(n_rows: int, size: int, source: ByteSource = os.urandom) -> Ro
         drawn = np.concatenate([drawn, more])
 
 
+MAX_FLOAT_BITS = 1000
+"""Binary digits of a whole number that is surely a finite double, rounded."""
+
+
 def add_rounded_gaussian_noise(
     whole: NDArray[Any],
     exponents: NDArray[np.integer[Any]],
