@@ -38,7 +38,7 @@ check: $(VENV)/.ready-dev  ## lint, format, types, import layers, names and word
 	$(BIN)/lint-imports
 	$(BIN)/python tools/vocabulary.py
 
-audit: $(VENV)/.ready-dev  ## attack every mechanism, estimator and file, honest and sabotaged, and print the table
+audit: $(VENV)/.ready-dev  ## attack every mechanism, estimator and file, honest and deliberately broken, and print the table
 	PYTHONPATH=tests $(BIN)/python -m privacy.audit_table
 	DPLANGEVIN_FUZZ=20000 $(BIN)/python -m pytest tests/privacy --ignore tests/privacy/test_audit_table.py
 	DPLANGEVIN_FUZZ=100000 $(BIN)/python -m pytest tests/fuzz/test_states.py tests/fuzz/test_files.py tests/fuzz/test_ledgers.py

@@ -173,10 +173,10 @@ def line(name: str) -> str:
         rates = [
             f"{rate} ({slope(private, axis):+.2f})" for rate, axis in zip(rates, ("n", "p"), strict=True)
         ]
-    promise = found.plan.guarantee
+    guarantee = found.plan.guarantee
     delta = DELTA if name.startswith("approximate") else 0.0
     return (
-        f"| {name} | {found.plan.spec.mechanism} | {found.tier} | {promise.epsilon(delta):.3f} | {rates[0]} | "
+        f"| {name} | {found.plan.spec.mechanism} | {found.tier} | {guarantee.epsilon(delta):.3f} | {rates[0]} | "
         f"{rates[1]} | {bound(N, P):.2g} | {measured(found, name.endswith('sco')):.2g} |"
     )
 

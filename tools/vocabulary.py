@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "dplangevin"
+OTHER_CODE = ("tests", "benchmarks", "examples", "tools")
 PROSE_FILES = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 
 
@@ -36,8 +37,18 @@ def parse_sources() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
 
+def parse_other_code() -> dict[Path, ast.Module]:
+    """Tests, benchmarks, examples and tools: their names and prose follow the vocabulary, their locals are free."""
+    paths = [path for name in OTHER_CODE for path in sorted((ROOT / name).rglob("*.py"))]
+    return {path: ast.parse(path.read_text()) for path in paths}
+
+
+def describe_path(path: Path) -> str:
+    return str(path.relative_to(SOURCE if path.is_relative_to(SOURCE) else ROOT))
+
+
 def iterate_definitions(path: Path, tree: ast.Module) -> Iterator[Definition]:
-    file = str(path.relative_to(SOURCE))
+    file = describe_path(path)
     yield Definition("module", path.stem if path.stem != "__init__" else path.parent.name, file)
     for node in ast.walk(tree):
         place = f"{file}:{getattr(node, 'lineno', 0)}"
@@ -58,7 +69,7 @@ def iterate_definitions(path: Path, tree: ast.Module) -> Iterator[Definition]:
 
 def iterate_prose(path: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Docstrings, messages and comments of a source file, each with its place; code examples are left out."""
-    file = str(path.relative_to(SOURCE))
+    file = describe_path(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             text = "\n".join(
@@ -87,6 +98,16 @@ def find_retired_names(vocabulary: dict[str, Any], definitions: list[Definition]
         f"{one.place}: {one.kind} {one.name} is a retired name (tools/vocabulary.toml)"
         for one in definitions
         if (one.kind, one.name) in retired
+    ]
+
+
+def find_retired_words_of_tests(vocabulary: dict[str, Any], definitions: list[Definition]) -> list[str]:
+    """Retired words inside the names of tests."""
+    retired = set(vocabulary["retired"]["test_word"])
+    return [
+        f"{one.place}: {one.name} contains a retired word (tools/vocabulary.toml)"
+        for one in definitions
+        if one.kind == "function" and one.name.startswith("test_") and retired & set(one.name.split("_"))
     ]
 
 
@@ -129,11 +150,16 @@ def main() -> int:
     passages = [one for path, tree in sources.items() for one in iterate_prose(path, tree)] + list(
         iterate_pages()
     )
+    other = parse_other_code()
+    passages += [one for path, tree in other.items() for one in iterate_prose(path, tree)]
+    other_definitions = [one for path, tree in other.items() for one in iterate_definitions(path, tree)]
     functions = own_functions(definitions)
     one_word = Counter(one.name for one in functions if is_one_word(one.name))
     share = sum(one_word.values()) / len(functions)
     faults = [
         *find_retired_names(vocabulary, definitions),
+        *find_retired_names(vocabulary, [one for one in other_definitions if one.kind != "local"]),
+        *find_retired_words_of_tests(vocabulary, other_definitions),
         *find_retired_prose(vocabulary, passages),
         *find_bare_participles(vocabulary, functions),
     ]

@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from dplangevin.mechanisms.mechanism import run_plan as run_plan
     from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon as lower_bound_epsilon
     from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec as NoisyGradientSpec
-    from dplangevin.planner.fit_plan import plan_fit as plan_fit
-    from dplangevin.planner.request import Request as Request
+    from dplangevin.planner.fit_plan import Request as Request, plan_fit as plan_fit
     from dplangevin.problem.constants import Constants as Constants
     from dplangevin.schema import Schema as Schema
 

@@ -20,7 +20,7 @@ OTHER_MEANINGS = {
 }
 """Names of mechanisms or theorems that are also other things, which these files speak of."""
 SPEAKING_OF_THEM = {
-    "audit/_traced_noise.py",
+    "audit/replay.py",
     "cli/main.py",
     "data/exact_records.py",
     "data/slope_enclosures.py",

@@ -88,13 +88,13 @@ def _batches(sampling: str, **more: Any) -> NoisyGradientSpec:
     )
 
 
-def _gradient(schedule: NoisyGradientSpec, *broken: tuple[str, Changes, Changes], **constants: Any) -> Case:
-    noise = float(schedule.noise_std)  # type: ignore[arg-type]
+def _gradient(run_spec: NoisyGradientSpec, *broken: tuple[str, Changes, Changes], **constants: Any) -> Case:
+    noise = float(run_spec.noise_std)  # type: ignore[arg-type]
     return Case(
         constants=replace(BASE, **constants),
-        spec=schedule,
+        spec=run_spec,
         noisier={"noise_std": 1.5 * noise},
-        longer={"n_steps": 2 * int(schedule.n_steps)},
+        longer={"n_steps": 2 * int(run_spec.n_steps)},
         broken=broken,
     )
 
@@ -512,11 +512,11 @@ CASES |= {
         longer={"max_corrections": 4},
     ),
 }
-for _family, _schedule in (
+for _family, _spec in (
     (ExponentialSpec, _STAGE),
     (GibbsSpec, GibbsSpec(inverse_temperature=100.0)),
 ):
     for _name, _hypotheses in (("exponential-mechanism", _EXPONENTIAL), ("strongly-convex-gibbs", _GIBBS)):
         CASES[_family, _name] = Case(
-            constants=BASE, spec=_schedule, noisier={"inverse_temperature": 50.0}, broken=_hypotheses
+            constants=BASE, spec=_spec, noisier={"inverse_temperature": 50.0}, broken=_hypotheses
         )

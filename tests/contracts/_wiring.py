@@ -100,7 +100,7 @@ ONE = Units()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spender:
+class SpendingCase:
     """One way to spend: call(records, random_state, account, state=None) -> everything that the caller gets.
 
     classes : labels are 0 ... classes - 1; else targets lie in [low, high].
@@ -138,7 +138,9 @@ def fit(model: Any, records: Records, random_state: Any, account: Any, **how: An
     return model.fit(records.X, records.y, **more)
 
 
-def estimator(name: str, kind: type, *, norm: float = 8.0, units: Units = ONE, **options: Any) -> Spender:
+def estimator(
+    name: str, kind: type, *, norm: float = 8.0, units: Units = ONE, **options: Any
+) -> SpendingCase:
     """A fit with the options of an estimator."""
     norm = norm * units.rows
     how = {key: options.pop(key) for key in ("weighted", "frame", "least", "owned") if key in options}
@@ -161,7 +163,7 @@ def estimator(name: str, kind: type, *, norm: float = 8.0, units: Units = ONE, *
         seed = None if options.get("secure") else random_state
         return fit(model, records, seed, account, state=state, **how)
 
-    return Spender(
+    return SpendingCase(
         name=name, call=call, classes=classes, low=low, high=high, adjacency=adjacency, norm=norm,
         heavy=9.0 * units.weights, resumes=not options.get("secure"),
         rows_per_person=options.get("max_rows_per_person", 1), least=how.get("least", 0.3), owned=how.get("owned", 0),
@@ -281,17 +283,17 @@ def region(records: Records, random_state: Any, account: Any, *, adjacency: str,
 BOTH = ("replace-one", "add-remove")
 
 
-def spenders(units: Units = ONE) -> list[Spender]:
+def spenders(units: Units = ONE) -> list[SpendingCase]:
     """Every estimator and option, and everything else that charges."""
     return [*_fits(units), *_fits_of_tables(units), *_other_spenders(units)]
 
 
-def resumable() -> list[Spender]:
+def resumable() -> list[SpendingCase]:
     """Those that go on from a file with the noise that is in it, for one adjacency: both run the same walk."""
     return [spender for spender in spenders() if spender.resumes and spender.adjacency == "replace-one"]
 
 
-def _fits(units: Units) -> Iterator[Spender]:
+def _fits(units: Units) -> Iterator[SpendingCase]:
     for adjacency in BOTH:
         for kind in (
             DPLogisticRegression,
@@ -361,7 +363,7 @@ def _fits(units: Units) -> Iterator[Spender]:
             yield estimator(f"secure {kind.__name__} with curvature, {adjacency}", kind, **(sums | whitened))
 
 
-def _fits_of_tables(units: Units) -> Iterator[Spender]:
+def _fits_of_tables(units: Units) -> Iterator[SpendingCase]:
     classes = {"schema": stated_schema(units, CLASSES), "frame": COLUMNS, "units": units}
     high = units.targets
     ranges = {"schema": stated_schema(units, {"name": "y", "range": [-high, high]}), "frame": COLUMNS}
@@ -397,10 +399,10 @@ def _fits_of_tables(units: Units) -> Iterator[Spender]:
     yield estimator("secure public data", DPLogisticRegression, secure=True, **public)
 
 
-def _other_spenders(units: Units) -> Iterator[Spender]:
+def _other_spenders(units: Units) -> Iterator[SpendingCase]:
     def other(
         name: str, function: Callable[..., Any], adjacency: str, least: float, **options: Any
-    ) -> Spender:
+    ) -> SpendingCase:
         return _other(f"{name}, {adjacency}", function, adjacency, least, 8.0 * units.rows, **options)
 
     for adjacency in BOTH:
@@ -429,7 +431,7 @@ def _other_spenders(units: Units) -> Iterator[Spender]:
 
 def _other(
     name: str, function: Callable[..., Any], adjacency: str, least: float, norm: float, **options: Any
-) -> Spender:
+) -> SpendingCase:
     more = {key: options.pop(key) for key in ("claim", "resumes") if key in options}
     more |= {"rows_per_person": options.get("max_rows_per_person", 1)}
     budget = {region: (20.0, 1e-3), search: (30.0, 1e-3)}.get(function, (1.0, 0.0))
@@ -442,13 +444,13 @@ def _other(
         saving = {} if state is None else {"checkpoint": state}
         return function(records, seed, account, adjacency=adjacency, **options, **saving)
 
-    return Spender(
+    return SpendingCase(
         name=name, call=call, classes=2, adjacency=adjacency, least=least, norm=norm,
         ignore=("ledger", "random_state"), **more,
     )  # fmt: skip
 
 
-def neighbours(spender: Spender, seed: int = 0) -> list[tuple[Records, Records]]:
+def neighbours(spender: SpendingCase, seed: int = 0) -> list[tuple[Records, Records]]:
     """Pairs that differ in the rows of one person: long rows at right angles or opposite, a flipped label, a long row
     and a short one; all of them heavy."""
     rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
-"""Adding promises up is counting: against a list of single uses, and rationals where numbers add.
+"""Adding guarantees up is counting: against a list of single uses, and rationals where numbers add.
 
-Groups are in tests/unit/privacy; here is what is done with promises once they are made.
+Groups are in tests/unit/privacy; here is what is done with guarantees once they are made.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PARTS: tuple[PrivacyPart, ...] = (
 )
 
 
-def promise(*parts: PrivacyPart, **changes: object) -> Guarantee:
+def make_guarantee(*parts: PrivacyPart, **changes: object) -> Guarantee:
     stated: dict[str, object] = {"extra_delta": 2.0**-20, "at_delta": 1e-5}
     return Guarantee(
         parts=parts, adjacency="add-remove", release="draw", theorem="composition", reference="", **(stated | changes)
@@ -59,7 +59,7 @@ def uses(guarantee: Guarantee) -> Counter[PrivacyPart]:
 
 @pytest.mark.parametrize(("first", "second"), list(product(PARTS, PARTS)))
 def test_a_sum_has_all_uses_of_both(first: PrivacyPart, second: PrivacyPart) -> None:
-    one, two = promise(first), promise(second, second, Gaussian(mu=0.4))
+    one, two = make_guarantee(first), make_guarantee(second, second, Gaussian(mu=0.4))
     total = one + two
     assert uses(total) == uses(one) + uses(two)
     assert Fraction(total.extra_delta) == Fraction(one.extra_delta) + Fraction(two.extra_delta)
@@ -71,7 +71,7 @@ def test_a_sum_has_all_uses_of_both(first: PrivacyPart, second: PrivacyPart) -> 
 @pytest.mark.parametrize("times", [1, 2, 3, 7])
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
 def test_a_multiple_is_a_repeated_sum(part: PrivacyPart, times: int) -> None:
-    one = promise(part, Pure(value=0.3))
+    one = make_guarantee(part, Pure(value=0.3))
     repeated = one
     for _ in range(times - 1):
         repeated = repeated + one
@@ -84,16 +84,16 @@ def test_a_multiple_is_a_repeated_sum(part: PrivacyPart, times: int) -> None:
 
 def test_what_is_kept_beside_is_added_beside() -> None:
     """Plain composition of a sum is the sum of the plain compositions; of a multiple, the multiple."""
-    beside = promise(Gaussian(mu=2.0))
-    one = promise(Gaussian(mu=1.0), composition=beside)
+    beside = make_guarantee(Gaussian(mu=2.0))
+    one = make_guarantee(Gaussian(mu=1.0), composition=beside)
     assert (one + one).composition == beside + beside
     assert (3 * one).composition == 3 * beside
-    assert (one + promise(Pure(value=0.1))).composition is None
+    assert (one + make_guarantee(Pure(value=0.1))).composition is None
 
 
 def test_the_weaker_arithmetic_and_every_condition_stay() -> None:
-    secure = promise(Gaussian(mu=1.0), arithmetic="discrete-grid", assumptions=("first",))
-    plain = promise(Gaussian(mu=1.0), assumptions=("second", "first"))
+    secure = make_guarantee(Gaussian(mu=1.0), arithmetic="discrete-grid", assumptions=("first",))
+    plain = make_guarantee(Gaussian(mu=1.0), assumptions=("second", "first"))
     for total in (secure + plain, plain + secure):
         assert total.arithmetic == "real"
         assert set(total.assumptions) == {"first", "second"}

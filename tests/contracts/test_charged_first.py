@@ -21,7 +21,7 @@ from dplangevin import (
     private_score,
 )
 from dplangevin.estimators import _held_out, _reading
-from dplangevin.queries import summarize_table
+from dplangevin.queries import count_learned_groups, summarize_table
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from dplangevin.tables import columns
 from dplangevin.tables.files import TableFiles
@@ -86,6 +86,7 @@ ROUTES: dict[str, Callable[[Any], Any]] = {
     "search on sparse rows": lambda b: _search(b).fit(sparse.csr_matrix(X), Y.tolist()),
     "score": lambda b: private_score(FITTED, X, Y.tolist(), epsilon=1.0, ledger=b),
     "summaries": lambda b: summarize_table(TABLE, RANGES, ["a"], epsilon=1.0, delta=1e-6, ledger=b),
+    "learned groups": lambda b: count_learned_groups(TABLE, "a", epsilon=1.0, delta=1e-6, ledger=b),
     "sampler": lambda b: RashomonSampler(
         DPLogisticRegression(**STATED), thresholds=0.05, n_models=2, radius=1.0, ledger=b
     ).fit(X, Y),

@@ -1,4 +1,4 @@
-"""What stands beside a promise is what it covers: nothing of an earlier fit, and no number of rows that is private."""
+"""Attributes beside a guarantee are covered by it: none of an earlier fit, and no number of rows that is private."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ OTHERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_an_earlier_fit_leaves_nothing_beside_a_later_promise(name: str) -> None:
-    """Intervals of an earlier release would be shown, and saved, under a guarantee that does not pay for them."""
+def test_an_earlier_fit_leaves_nothing_beside_a_later_guarantee(name: str) -> None:
+    """Intervals of an earlier release would be shown, and saved, under a guarantee that does not cover them."""
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], intervals=True, random_state=0).fit(X, Y)
     assert model.uncertainty_ is not None
     options, given = OTHERS[name]
@@ -117,7 +117,7 @@ def test_a_table_without_rows_is_refused_in_words_or_fitted_where_their_number_i
     assert np.isfinite(model.set_params(person="who", ledger=strict).fit(nobody, "y").coef_).all()
 
 
-def test_a_promise_after_a_step_that_learned_is_conditional(tmp_path: Path) -> None:
+def test_a_guarantee_after_a_step_that_learned_is_conditional(tmp_path: Path) -> None:
     """A scaler's means are those of the private rows: whoever reads privacy_ is told, and a strict data set refuses."""
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)

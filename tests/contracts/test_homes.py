@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from _families import FAMILIES, MECHANISMS
+from _registered import MECHANISMS, THEOREMS_BY_SPEC
 from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.accounting.theorem import Spec
 from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, Dataset, ScratchDataset
@@ -79,7 +79,7 @@ class Case(NamedTuple):
 
     problem: Problem
     release: Callable[[Dataset], Any]
-    schedule: Spec | None
+    spec: Spec | None
     weighted: bool = False
     exact: bool = False
 
@@ -96,8 +96,8 @@ def stated(loss: Any = None, **changes: Any) -> Problem:
     return Problem(**(options | {"constraint": Ball(1.0), "ridge": 0.05, "fit_intercept": False} | changes))
 
 
-def planned(problem: Problem, schedule: Spec, delta: float = DELTA, **more: Any) -> Case:
-    return of_plan(Plan(problem=problem, spec=schedule, delta=delta), **more)
+def planned(problem: Problem, spec: Spec, delta: float = DELTA, **more: Any) -> Case:
+    return of_plan(Plan(problem=problem, spec=spec, delta=delta), **more)
 
 
 def of_plan(plan: Plan, **more: Any) -> Case:
@@ -112,35 +112,33 @@ def _run(plan: Plan, data: Dataset) -> Any:
 def descent(sampling: str, **changes: Any) -> Case:
     adjacency = "add-remove" if sampling == "poisson" else "replace-one"
     size = None if sampling == "full" else 100
-    schedule = NoisyGradientSpec(step_size=0.5, noise_std=0.3, n_steps=12, sampling=sampling, batch_size=size)
+    spec = NoisyGradientSpec(step_size=0.5, noise_std=0.3, n_steps=12, sampling=sampling, batch_size=size)
     problem = stated(adjacency=adjacency, **changes)
     weighted = problem.bounds.weight_bound != 1
-    return of_plan(
-        Plan(problem=problem, spec=schedule, delta=DELTA, theorem="composition"), weighted=weighted
-    )
+    return of_plan(Plan(problem=problem, spec=spec, delta=DELTA, theorem="composition"), weighted=weighted)
 
 
-def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
-    schedule = WhitenedSpec(
-        moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, coef_bound=5.0, n_moment_releases=looks,
-        average_from=3,
-        shrink=looks == 1, n_approach_steps=approach, max_steps=12,
+def whitened(n_moment_releases: int = 2, approach: int = 0, **changes: Any) -> Case:
+    spec = WhitenedSpec(
+        moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, coef_bound=5.0, average_from=3,
+        n_moment_releases=n_moment_releases,
+        shrink=n_moment_releases == 1, n_approach_steps=approach, max_steps=12,
     )  # fmt: skip
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
-    return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
+    return planned(problem, spec, weighted=problem.bounds.weight_bound != 1)
 
 
 def ridge_whitened(releases: int = 3, **changes: Any) -> Case:
-    schedule = RidgeWhitenedSpec(
+    spec = RidgeWhitenedSpec(
         moment_noise_std=0.003, noise_std=0.01, step_cap=4.0, max_moment_releases=releases, further_noise_std=0.1,
         further_fraction=0.2,
     )  # fmt: skip
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
-    return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
+    return planned(problem, spec, weighted=problem.bounds.weight_bound != 1)
 
 
 def whitened_objective(**changes: Any) -> Case:
-    schedule = WhitenedObjectiveSpec(
+    spec = WhitenedObjectiveSpec(
         moment_density_scale=0.01,
         ridge=0.02,
         density_scale=2.0,
@@ -149,7 +147,7 @@ def whitened_objective(**changes: Any) -> Case:
         coef_bound=500.0,
     )
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
-    return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
+    return planned(problem, spec, weighted=problem.bounds.weight_bound != 1)
 
 
 def block_by_block() -> Case:
@@ -164,7 +162,7 @@ def block_by_block() -> Case:
 
 
 def gated() -> Case:
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=0.5,
         noise_std=0.3,
         n_steps=12,
@@ -173,7 +171,7 @@ def gated() -> Case:
         momentum=True,
         weights="gated",
     )
-    return planned(stated(constraint=WholeSpace(), ridge=0.0), schedule)
+    return planned(stated(constraint=WholeSpace(), ridge=0.0), spec)
 
 
 def secure(**changes: Any) -> Case:
@@ -206,10 +204,10 @@ def iterated() -> Case:
 def mirror(mode: str) -> Case:
     problem = stated(constraint=Ball(2.0))
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.2, "n_steps": 5, "mode": mode}
-    schedule = PublicMirrorSpec(**fields, mixing=0.7 if mode == "mix" else None)
-    plan = Plan(problem=problem, spec=schedule, delta=DELTA)
+    spec = PublicMirrorSpec(**fields, mixing=0.7 if mode == "mix" else None)
+    plan = Plan(problem=problem, spec=spec, delta=DELTA)
     public = public_mirror_map(X[:50] / 2, LABELS[:50], problem)
-    return Case(problem, lambda data: PublicMirrorDescent(public).run(plan, data, SEED).value, schedule)
+    return Case(problem, lambda data: PublicMirrorDescent(public).run(plan, data, SEED).value, spec)
 
 
 def curvature(loss: Any, delta: float, *, dispersion: bool = False, slope_moment: bool = False) -> Case:
@@ -382,9 +380,7 @@ def test_every_home_gives_the_same_release(
 
 def test_long_rows_are_not_summed_by_moments_on_a_cluster(client: Any) -> None:
     """Rows that were stretched may reach a clip that the bounds of the problem rule out; see QuadraticGradients."""
-    case = planned(
-        stated(Clipped(Squared(), 2.0), constraint=WholeSpace(), ridge=0.0), descent("full").schedule
-    )
+    case = planned(stated(Clipped(Squared(), 2.0), constraint=WholeSpace(), ridge=0.0), descent("full").spec)
     theta = np.array([[0.3], [0.3]])
     homes = [on_dask(case, client), ArrayDataset(*records(case)[:2], case.problem)]
     kept, local = (mechanism.make_whitened_dataset(data, 10 * np.eye(P)) for data in homes)
@@ -395,9 +391,9 @@ def test_long_rows_are_not_summed_by_moments_on_a_cluster(client: Any) -> None:
 
 
 def test_every_mechanism_is_among_the_cases() -> None:
-    tried = {type(case().schedule) for case in CASES.values()}
+    tried = {type(case().spec) for case in CASES.values()}
     not_run = (AnswerSpec, DiffusionSpec)
-    fits = {kind for kind in {*FAMILIES, *MECHANISMS} if not issubclass(kind, not_run)}
+    fits = {kind for kind in {*THEOREMS_BY_SPEC, *MECHANISMS} if not issubclass(kind, not_run)}
     assert fits <= tried
 
 

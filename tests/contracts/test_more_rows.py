@@ -139,22 +139,22 @@ def test_only_theorems_that_say_so_hold_for_more_records() -> None:
 
 def test_no_theorem_passes_by_the_question() -> None:
     with pytest.raises(TypeError, match="in `derive_guarantee`, not in `certify`"):
-        type("Rash", (Theorem,), {"certify": lambda self, constants, schedule: None})
+        type("Rash", (Theorem,), {"certify": lambda self, constants, spec: None})
 
 
 @pytest.mark.parametrize("sampling", ["cyclic", "shuffle", "without-replacement"])
 def test_batches_in_rounds_are_not_covered(sampling: Any) -> None:
-    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=10, sampling=sampling, batch_size=5)
-    assert not theorems_for(type(schedule))["composition"].covers_more_rows(schedule)
+    spec = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=10, sampling=sampling, batch_size=5)
+    assert not theorems_for(type(spec))["composition"].covers_more_rows(spec)
     with pytest.raises(InvalidParameter, match="not defined under"):
-        certify_plan(problem().constants, schedule, delta=1e-6)
+        certify_plan(problem().constants, spec, delta=1e-6)
 
 
 def test_descent_is_composed_and_nothing_better_is_claimed() -> None:
-    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=500)
+    spec = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=500)
     capped = problem(allow_more_rows=False).constants
-    assert certify_plan(capped, schedule, delta=1e-6).theorem != "composition"
-    assert certify_plan(problem().constants, schedule, delta=1e-6).theorem == "composition"
+    assert certify_plan(capped, spec, delta=1e-6).theorem != "composition"
+    assert certify_plan(problem().constants, spec, delta=1e-6).theorem == "composition"
 
 
 def test_replace_one_has_exactly_n_records() -> None:
@@ -164,8 +164,8 @@ def test_replace_one_has_exactly_n_records() -> None:
 
 def test_a_record_is_drawn_with_the_public_rate_whatever_the_number_of_rows() -> None:
     """2000 batches of 600 rows at rate 5 / 200; six deviations of the mean: false alarms below 1e-8."""
-    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=1, sampling="poisson", batch_size=5)
-    drawn = sample_batches(schedule, 600, 5, 200, np.random.default_rng(0))
+    spec = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=1, sampling="poisson", batch_size=5)
+    drawn = sample_batches(spec, 600, 5, 200, np.random.default_rng(0))
     sizes = [len(rows) for rows in islice(drawn, 2000) if rows is not None]
     assert abs(np.mean(sizes) - 15) < 6 * math.sqrt(15 / 2000)
 
@@ -198,22 +198,22 @@ def _log_density(
     return -np.linalg.norm(gradient, axis=0) / scale + np.log(determinant)
 
 
-@pytest.mark.parametrize(("rows", "sabotage"), [(0, 1.0), (49, 1.0), (50, 1.0), (400, 1.0), (0, 0.5)])
-def test_an_exact_attack_on_objective_perturbation(rows: int, sabotage: float) -> None:
+@pytest.mark.parametrize(("rows", "broken"), [(0, 1.0), (49, 1.0), (50, 1.0), (400, 1.0), (0, 0.5)])
+def test_an_exact_attack_on_objective_perturbation(rows: int, broken: float) -> None:
     """The densities of neighbours, at thousands of points, with fewer and with eight times more rows than n.
 
     Half the noise is caught: the attack is able to fail.
     """
     stated = problem()
-    schedule = calibrate_objective_perturbation(stated.constants, epsilon=1.0)
-    claim = Plan(problem=stated, spec=schedule, delta=0.0).guarantee.epsilon(0.0)
+    spec = calibrate_objective_perturbation(stated.constants, epsilon=1.0)
+    claim = Plan(problem=stated, spec=spec, delta=0.0).guarantee.epsilon(0.0)
     X, y = records(rows + 1)
     X[-1], y[-1] = (1.0, 0.0), 1.0
     thetas = np.random.default_rng(1).standard_normal((2, 4000)) * np.geomspace(0.01, 30, 4000)
-    scale = schedule.density_scale * sabotage
+    scale = spec.density_scale * broken
     ratio = _log_density(stated, X, y, thetas, scale) - _log_density(stated, X[:-1], y[:-1], thetas, scale)
     # normalising constants are those of the same noise: the map theta -> -grad Phi is a bijection
-    assert (np.abs(ratio).max() <= claim) == (sabotage == 1.0)
+    assert (np.abs(ratio).max() <= claim) == (broken == 1.0)
 
 
 def test_the_solver_certifies_its_point_for_the_records_it_saw() -> None:
@@ -229,8 +229,8 @@ def test_the_solver_certifies_its_point_for_the_records_it_saw() -> None:
 
 def test_a_plan_file_keeps_the_word(tmp_path: Path) -> None:
     stated = problem()
-    schedule = calibrate_objective_perturbation(stated.constants, epsilon=1.0)
-    save_plan(Plan(problem=stated, spec=schedule, delta=0.0), tmp_path / "plan.json")
+    spec = calibrate_objective_perturbation(stated.constants, epsilon=1.0)
+    save_plan(Plan(problem=stated, spec=spec, delta=0.0), tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json").problem.allow_more_rows
 
 

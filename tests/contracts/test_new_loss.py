@@ -21,7 +21,7 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, majorant_curvature
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from dplangevin.problem import LOSSES, Ball, Clipped, DataBounds, Loss, ModelDefaults, Problem
 from dplangevin.problem.losses.base import FloatArray
 
@@ -125,10 +125,10 @@ def test_its_default_fit_learns() -> None:
 def test_it_has_intervals_and_a_region() -> None:
     for mechanism in ("auto", "objective-perturbation"):
         request = Request(**stated(epsilon=4.0, mechanism=mechanism))  # type: ignore[arg-type]
-        recipe, both = plan_with_intervals(0.15, request)
-        assert recipe.plan.problem.loss == LogCosh()
-        assert (recipe.plan if both is None else both).guarantee.epsilon(1e-5) <= 4.0
-    problem = replace(recipe.plan.problem, constraint=Ball(1.0))
+        fit_plan, both = plan_with_intervals(0.15, request)
+        assert fit_plan.plan.problem.loss == LogCosh()
+        assert (fit_plan.plan if both is None else both).guarantee.epsilon(1e-5) <= 4.0
+    problem = replace(fit_plan.plan.problem, constraint=Ball(1.0))
     objective = RegionObjective.from_problem(problem, LogCosh(), 0.1)
     assert objective.curvature_unit >= problem.row_norm**2
     scores, steps = np.linspace(-4, 4, 81), np.linspace(-9, 9, 181)[:, None]

@@ -84,7 +84,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_one_odd_record_moves_a_score_by_its_share_and_tells_nothing(name: str, tmp_path: Path) -> None:
-    """A strict data set's promise is about every data set."""
+    """A strict data set's guarantee is about every data set."""
     model = DPLogisticRegression(epsilon=20.0, data_norm=2.0, classes=[0, 1], random_state=0).fit(X, Y)
     strict = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("s", epsilon=1e5, delta=1e-2, strict=True)
     plain = private_score(model, X, Y, epsilon=1e4, random_state=0).value

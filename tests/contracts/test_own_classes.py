@@ -1,4 +1,4 @@
-"""A user's own bounds, sets, problems and schedules are not believed: what they say need not be what they do."""
+"""A user's own bounds, sets, problems and specs are not believed: what they say need not be what they do."""
 
 from __future__ import annotations
 

@@ -27,7 +27,15 @@ from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, 
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Logistic, Problem
-from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries, summarize_table
+from dplangevin.queries import (
+    Marginals,
+    column,
+    count_file,
+    count_learned_groups,
+    count_marginals,
+    count_queries,
+    summarize_table,
+)
 from dplangevin.schema import Schema
 from dplangevin.tables import Dialect, TableFiles, as_table
 
@@ -147,7 +155,7 @@ def test_faults_of_a_header_are_public(content: str, tmp_path: Path) -> None:
         TableFiles(tmp_path / "t.csv")
 
 
-def test_classes_that_were_read_are_the_first_line_of_the_promise() -> None:
+def test_classes_that_were_read_are_the_first_line_of_the_guarantee() -> None:
     X, y = np.linspace(-1, 1, 200)[:, None], [0, 1] * 100
     with pytest.warns(UserWarning, match="conditional on that set being public"):
         model = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y)
@@ -181,7 +189,7 @@ def test_a_strict_data_set_reads_no_classes_and_refuses_no_row(tmp_path: Path) -
     assert [len(budget.history()) for budget in (strict, easy)] == [1, 2]
 
 
-def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path: Path) -> None:
+def test_a_strict_data_set_pays_only_for_guarantees_about_every_data_set(tmp_path: Path) -> None:
     """Conditions, and errors that would tell of records, are refused before anything is charged or read."""
     X, y = np.linspace(-1, 1, 200)[:, None], [0, 1] * 100
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
@@ -300,6 +308,8 @@ def attempts(folder: Path) -> dict[str, Any]:
                 frame, {"columns": {"b": {"range": [0, 1]}}}, quantiles=(0.5,), **options
             ).to_dict()
         ),
+        "learned groups": lambda: repr(count_learned_groups(frame, "b", **options).to_dict()),
+        "groups command": lambda: command("count", data[0], "--groups", "b"),
         "marginals": lambda: repr(count_marginals(frame, schema, **options).to_dict()),
         "queries": lambda: repr(
             count_queries(frame, [column("a") > 1, column("b") == "no"], **options).to_dict()
@@ -384,7 +394,7 @@ def _books(url: str) -> str:
 
 
 def test_a_public_divisor_makes_one_plan_for_neighbours() -> None:
-    """Under add-remove neighbours differ in their number of rows: the plan and the promise must not."""
+    """Under add-remove neighbours differ in their number of rows: the plan and the guarantee must not."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (400, 2))
     models = []

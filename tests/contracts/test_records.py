@@ -240,7 +240,7 @@ def test_every_record_is_read_alone_by_everyone(builder: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_replacing_one_record_changes_one_row(builder: str, tmp_path: Path) -> None:
-    """Ordinary records, one of them replaced by every troublemaker in every column."""
+    """Ordinary records, one of them replaced by every adversarial cell in every column."""
     plain: list[Record] = [(1, 1, "02139", 1), (2, 2, "2139", 0), (0, 1, "02139", 1)]
     consumers = ("fit: features", "fit: labels", "count_marginals")
     before = read(BUILDERS[builder], plain, tmp_path, consumers)

@@ -33,7 +33,7 @@ from dplangevin.accounting.registry import (
 )
 from dplangevin.accounting.theorem import Spec, Theorem
 from dplangevin.audit import replay
-from dplangevin.audit._traced_noise import TracingGenerator
+from dplangevin.audit.replay import TracingGenerator
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.mechanism import Mechanism, run_plan
@@ -67,8 +67,8 @@ DRAWN = {
     "CorrectedAnswersSpec": "tests/unit/mechanisms/noisy_answers/test_sparse_vector.py",
 }
 """Kinds of run whose release is a draw (of a model, an index, a norm), or that are only accounted: their tests."""
-PATIENT = ("noisy-sgd",)
-"""Planned by a long search: their walk is replayed for fixed schedules, the search in the slow tests."""
+SLOW_MECHANISMS = ("noisy-sgd",)
+"""Planned by a long search: their walk is replayed for fixed specs, the search in the slow tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(mechanism: str, model: str, adjacency: str, delta: float, norm: float) -> Plan | None:
-    """The plan of a recipe; None for what it refuses."""
+    """The plan of a fit plan; None for what it refuses."""
     stated: dict[str, Any] = {"n": N, "n_features": P, "epsilon": 3.0, "delta": delta, "adjacency": adjacency}
     try:
         return plan_fit(
@@ -139,7 +139,7 @@ def assert_noise_covers(plan: Plan, norm: float, turned: bool = False) -> float:
 
 
 def assert_wired(mechanism: str, models: Any = MODELS, norms: tuple[float, ...] = (8.0,)) -> int:
-    """Every plan of a recipe that these statements give; how many there were."""
+    """Every plan of a fit plan that these statements give; how many there were."""
     shares = []
     for model in models:
         for adjacency in ("replace-one", "add-remove"):
@@ -153,8 +153,10 @@ def assert_wired(mechanism: str, models: Any = MODELS, norms: tuple[float, ...] 
     return len(shares)
 
 
-@pytest.mark.parametrize("mechanism", [name for name in plannable_mechanisms() if name not in PATIENT])
-def test_noise_covers_the_promise(mechanism: str) -> None:
+@pytest.mark.parametrize(
+    "mechanism", [name for name in plannable_mechanisms() if name not in SLOW_MECHANISMS]
+)
+def test_noise_covers_the_guarantee(mechanism: str) -> None:
     cells = assert_wired(mechanism, ("svc", "ridge"))
     kinds = {
         type(plan.spec).__name__
@@ -167,8 +169,8 @@ def test_noise_covers_the_promise(mechanism: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", plannable_mechanisms())
-def test_noise_covers_the_promise_for_every_loss_and_norm(mechanism: str) -> None:
-    assert_wired(mechanism, MODELS if mechanism not in PATIENT else ("logistic",), (1 / 8, 8.0))
+def test_noise_covers_the_guarantee_for_every_loss_and_norm(mechanism: str) -> None:
+    assert_wired(mechanism, MODELS if mechanism not in SLOW_MECHANISMS else ("logistic",), (1 / 8, 8.0))
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "without-replacement", "shuffle", "cyclic"])
@@ -181,11 +183,11 @@ def test_a_batch_has_the_noise_of_its_step(
         loss=Clipped(Logistic(), 0.4), bounds=DataBounds(data_norm=8.0, classes=2, weight_bound=2.0), n=N,
         n_features=P, ridge=0.05, constraint=Ball(1.0), fit_intercept=True, adjacency=adjacency,
     )  # fmt: skip
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=1e-5, noise_std=60.0, n_steps=9, batch_size=4, sampling=sampling, release="trajectory"
     )
     try:
-        plan = Plan(problem=of, spec=schedule, delta=1e-3)
+        plan = Plan(problem=of, spec=spec, delta=1e-3)
     except DplangevinError:
         pytest.skip("no theorem for this sampling and adjacency")
     assert assert_noise_covers(plan, 8.0) > 0.9
@@ -219,7 +221,7 @@ def test_every_kind_of_run_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", spec_types(), ids=lambda kind: kind.__name__)
-def test_capabilities_say_what_theorems_and_schedules_say(kind: type[Spec]) -> None:
+def test_capabilities_say_what_theorems_and_specs_say(kind: type[Spec]) -> None:
     able, theorems = kind.capabilities, theorems_for(kind)
     beyond = [
         name
@@ -237,7 +239,7 @@ def test_capabilities_say_what_theorems_and_schedules_say(kind: type[Spec]) -> N
                 replace(case.spec, secure=True)
 
 
-def test_one_recipe_is_the_default() -> None:
+def test_one_fit_plan_is_the_default() -> None:
     assert default_mechanism() in [name for name, _ in automatic_mechanisms()]
     assert not planner_capabilities(default_mechanism()).pure
     assert default_mechanism() in mechanisms_with("secure")

@@ -20,7 +20,7 @@ from contracts._wiring import (
     COLUMNS,
     LEARNED,
     ChargeRecorder,
-    Spender,
+    SpendingCase,
     estimator,
     neighbours,
     quick_and_steady,
@@ -94,7 +94,7 @@ def test_a_mechanism_goes_on_from_every_file(name: str, written: list[bytes], tm
 
 @pytest.mark.parametrize("name", SPENDERS)
 def test_a_spender_goes_on_from_every_file(name: str, written: list[bytes], tmp_path: Path) -> None:
-    spender: Spender = SPENDERS[name]
+    spender: SpendingCase = SPENDERS[name]
     records = neighbours(spender)[0][0]
 
     def run(path: Path | None) -> Any:
@@ -106,7 +106,7 @@ def test_a_spender_goes_on_from_every_file(name: str, written: list[bytes], tmp_
     )
 
 
-def assert_refused(spender: Spender, others: list[Any], path: Path, written: list[bytes]) -> list[str]:
+def assert_refused(spender: SpendingCase, others: list[Any], path: Path, written: list[bytes]) -> list[str]:
     """A file that knows its records is of no use on others, unless what they release is the same; what was said."""
     ignore, refused = (*spender.ignore, "checkpoint"), []
 

@@ -1,4 +1,4 @@
-"""A promise after a pipeline's steps is unconditional only where every step is on the list of row-wise ones."""
+"""A guarantee after a pipeline's steps is unconditional only where every step is on the list of row-wise ones."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ STEPS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_promise_after_a_step_is_unconditional_for_row_wise_steps_only(name: str, tmp_path: Path) -> None:
+def test_a_guarantee_after_a_step_is_unconditional_for_row_wise_steps_only(name: str, tmp_path: Path) -> None:
     """Z / abs(Z).max() learns nothing and keeps nothing, and one record moves every row."""
     step, kind = STEPS[name]
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")

@@ -1,7 +1,7 @@
 """Units mean nothing, and neither does a row that is nothing: laws over everything that spends.
 
-Rows and their stated norm in another unit (and targets, and weights) give the same promise, and every release moves as
-far in units of its noise as before: no sensitivity holds for a norm of 1 only. Units are powers of two, for which
+Rows and their stated norm in another unit (and targets, and weights) give the same guarantee, and every release moves
+as far in units of its noise as before: no sensitivity holds for a norm of 1 only. Units are powers of two, for which
 floating-point numbers scale exactly, so that the same draws give the same path.
 """
 
@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts._wiring import ChargeRecorder, Records, Spender, Units, neighbours, quick_and_steady, spenders
+from contracts._wiring import (
+    ChargeRecorder,
+    Records,
+    SpendingCase,
+    Units,
+    neighbours,
+    quick_and_steady,
+    spenders,
+)
 from contracts.test_wiring import replayed
 from dplangevin.audit import ReplayResult
 
@@ -27,7 +35,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def scaled(units: Units) -> dict[str, Spender]:
+def scaled(units: Units) -> dict[str, SpendingCase]:
     return {spender.name: spender for spender in spenders(units)}
 
 

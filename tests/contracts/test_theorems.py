@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from _families import FAMILIES, THEOREMS
+from _registered import THEOREMS, THEOREMS_BY_SPEC
 from contracts._theorem_cases import BASE, CASES, Case
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec, load_plan, save_plan
@@ -40,24 +40,24 @@ every_gradient_theorem = pytest.mark.parametrize("key", GRADIENT, ids=named)
 
 
 def of(key: tuple[type[Spec], str]) -> tuple[Theorem[Spec], Case]:
-    return FAMILIES[key[0]][key[1]], CASES[key]
+    return THEOREMS_BY_SPEC[key[0]][key[1]], CASES[key]
 
 
 @cache
-def cost(theorem: Theorem[Spec], constants: Constants | None, schedule: Spec) -> float:
-    return theorem.certify(constants, schedule).epsilon(DELTA)  # type: ignore[arg-type]
+def cost(theorem: Theorem[Spec], constants: Constants | None, spec: Spec) -> float:
+    return theorem.certify(constants, spec).epsilon(DELTA)  # type: ignore[arg-type]
 
 
 @cache
-def leak(constants: Constants, schedule: NoisyGradientSpec) -> float:
-    return epsilon_lower_bound(constants, schedule, DELTA, full=True) or 0.0
+def leak(constants: Constants, spec: NoisyGradientSpec) -> float:
+    return epsilon_lower_bound(constants, spec, DELTA, full=True) or 0.0
 
 
 def test_every_theorem_on_offer_has_a_case() -> None:
-    offered = {(family, name) for family, theorems in FAMILIES.items() for name in theorems}
+    offered = {(family, name) for family, theorems in THEOREMS_BY_SPEC.items() for name in theorems}
     assert offered == set(CASES)
     assert len(CASES) >= 35  # an empty table would prove nothing
-    for family, theorems in FAMILIES.items():
+    for family, theorems in THEOREMS_BY_SPEC.items():
         assert theorems, family
         assert all(name == theorem.name for name, theorem in theorems.items())
 
@@ -101,9 +101,9 @@ def test_more_steps_never_cost_less(key: tuple[type[Spec], str]) -> None:
 @every_theorem
 def test_each_hypothesis_is_refused_by_name(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
-    for words, constants, schedule in case.broken:
+    for words, constants, spec in case.broken:
         with pytest.raises((AssumptionFailed, InvalidParameter), match=words):
-            theorem.certify(replace(case.constants, **constants), replace(case.spec, **schedule))
+            theorem.certify(replace(case.constants, **constants), replace(case.spec, **spec))
 
 
 @every_theorem

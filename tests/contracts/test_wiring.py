@@ -17,14 +17,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from contracts._wiring import ChargeRecorder, Spender, neighbours, quick_and_steady, spenders
+from contracts._wiring import ChargeRecorder, SpendingCase, neighbours, quick_and_steady, spenders
 from dplangevin import DPLogisticRegression
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.audit import ReplayResult, replay
-from dplangevin.audit._traced_noise import NoiseTape, trace_noise
-from dplangevin.audit.replay import NoisyRelease, find_differences
+from dplangevin.audit.replay import NoiseTape, NoisyRelease, find_differences, trace_noise
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._raw_table import PrivacyUnit, plan_raw_fit
@@ -34,8 +33,7 @@ from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
 from dplangevin.mechanisms.rashomon_region import mechanism as region
-from dplangevin.planner.fit_plan import plan_request
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request, plan_request
 from dplangevin.problem import DataBounds, Huber, Problem
 
 
@@ -47,7 +45,9 @@ def _quick_tuner(monkeypatch: pytest.MonkeyPatch) -> None:
 SPENDERS = {spender.name: spender for spender in spenders()}
 
 
-def replayed(spender: Spender, pair: tuple[Any, Any], seed: int = 0) -> tuple[ReplayResult, ChargeRecorder]:
+def replayed(
+    spender: SpendingCase, pair: tuple[Any, Any], seed: int = 0
+) -> tuple[ReplayResult, ChargeRecorder]:
     accounts: list[ChargeRecorder] = []
 
     def release(records: Any, rng: Any) -> Any:
@@ -72,7 +72,7 @@ def expanded(claim: Guarantee) -> list[float]:
     return sorted(costs, reverse=True)
 
 
-ONE_SHOT = {  # the schedule's fields that state the noise of each release, in the units of what is released
+ONE_SHOT = {  # the spec's fields that state the noise of each release, in the units of what is released
     "logistic, output perturbation, replace-one": ("density_scale",),
     "logistic, secure output perturbation, replace-one": ("density_scale",),
     "logistic, objective perturbation, replace-one": ("density_scale", "release_density_scale"),
@@ -98,14 +98,14 @@ def test_noise_is_drawn_at_the_scale_that_is_stated(name: str) -> None:
     ("noise", "secure"),
     [("gaussian", False), ("gaussian", True), ("geometric", False), ("geometric", True), ("gamma", False)],
 )
-def test_sums_and_learned_counts_have_the_noise_of_their_schedules(noise: Any, secure: bool) -> None:
+def test_sums_and_learned_counts_have_the_noise_of_their_specs(noise: Any, secure: bool) -> None:
     """The scale of every group, in floating point and in whole numbers, as the recorded law has it."""
     groups = tuple(SumGroup(answers=size, unit=1.0, scale=scale) for size, scale in ((2, 3.0), (3, 40.0)))
     sums = NoisySumsSpec(groups=groups, noise=noise, adjacency="replace-one", secure=secure)
     exact = [np.zeros(2), np.zeros(3)]
-    price = CertifiedSpec(spec=sums, delta=1e-3)
+    certified = CertifiedSpec(spec=sums, delta=1e-3)
     result = replay(
-        lambda _, rng: NoisySums().run(price, lambda: exact, None if secure else rng).values, None, None
+        lambda _, rng: NoisySums().run(certified, lambda: exact, None if secure else rng).values, None, None
     )
     assert [drawn_scale(release) for release in result.releases] == pytest.approx([3.0, 40.0], rel=1e-9)
     if noise == "gamma" or secure:
@@ -114,8 +114,10 @@ def test_sums_and_learned_counts_have_the_noise_of_their_schedules(noise: Any, s
         n_numbers=1, n_cells=4, n_categories=0, noise=noise, scale=25.0, adjacency="replace-one"
     )
     counts = CellCounts(cells=np.zeros((1, 4)), labels=())
-    price = CertifiedSpec(spec=learned, delta=1e-3)
-    result = replay(lambda _, rng: LearnedSchemaMechanism().run(price, lambda: counts, rng).cells, None, None)
+    certified = CertifiedSpec(spec=learned, delta=1e-3)
+    result = replay(
+        lambda _, rng: LearnedSchemaMechanism().run(certified, lambda: counts, rng).cells, None, None
+    )
     assert [drawn_scale(release) for release in result.releases] == pytest.approx([25.0], rel=1e-9)
 
 
@@ -170,7 +172,7 @@ def test_every_sum_behind_intervals_reaches_the_caller(name: str) -> None:
 
 
 def run_with_release(
-    spender: Spender, records: Any, releases: tuple[NoisyRelease, ...], place: int, released: Any
+    spender: SpendingCase, records: Any, releases: tuple[NoisyRelease, ...], place: int, released: Any
 ) -> Any:
     """What the caller gets from a run whose releases are these, with another one in this place."""
     changed = [replace(release) for release in releases]

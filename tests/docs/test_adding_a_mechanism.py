@@ -66,7 +66,7 @@ def test_the_laws_of_theorems_hold_for_it(
     case = eval(_starting("# a case in"), {**vars(_theorem_cases), "OneStepSpec": spec})
     key = (spec, "one-step")
     monkeypatch.setitem(laws.CASES, key, case)
-    monkeypatch.setitem(laws.FAMILIES, spec, registry.theorems_for(spec))
+    monkeypatch.setitem(laws.THEOREMS_BY_SPEC, spec, registry.theorems_for(spec))
     tried = 0
     for law in vars(laws).values():
         marks = getattr(law, "pytestmark", ())
@@ -80,7 +80,7 @@ def test_the_laws_of_theorems_hold_for_it(
     assert tried >= 8
 
 
-def test_its_noise_is_what_its_promise_says(family: Any) -> None:
+def test_its_noise_is_what_its_guarantee_says(family: Any) -> None:
     """The laws over the registry find it by its line alone, and they find half the noise."""
     assert "one-step" in registry.plannable_mechanisms()
     assert wiring.assert_wired("one-step", ("svc", "ridge")) == 4
@@ -92,9 +92,9 @@ def test_its_noise_is_what_its_promise_says(family: Any) -> None:
         wiring.assert_wired("one-step", ("svc", "ridge"))
 
 
-def test_the_laws_miss_a_family_without_a_case(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_laws_miss_a_mechanism_without_a_case(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.import_module(f"{PACKAGE}.spec").OneStepSpec
-    monkeypatch.setitem(laws.FAMILIES, spec, registry.theorems_for(spec))
+    monkeypatch.setitem(laws.THEOREMS_BY_SPEC, spec, registry.theorems_for(spec))
     with pytest.raises(AssertionError):
         laws.test_every_theorem_on_offer_has_a_case()
 

@@ -30,14 +30,14 @@ def test_blocks_and_commands_run(page: Path, tmp_path: Path) -> None:
     tutorials.run_blocks(page.read_text(encoding="utf-8"), tmp_path)
 
 
-SAID = re.compile(r"(?:^\$ |^|`)(dplangevin (?:[a-z]+ )*[^`\n]*--[^`\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^\$ |^|`)(dplangevin (?:[a-z]+ )*[^`\n]*--[^`\n]*)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *LINKED], ids=lambda page: page.name)
 def test_options_of_commands_exist(page: Path) -> None:
     """Also of those that stand in a sentence, or need a server."""
     wrong = []
-    for line in SAID.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+    for line in COMMAND.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
         words = line.partition(" # ")[0].split()[1:]
         command: Any = typer.main.get_command(app)
         while words and words[0] in getattr(command, "commands", {}):
@@ -101,8 +101,20 @@ def test_the_first_code_has_ten_lines() -> None:
     assert sum(bool(line.strip()) for line in lines) <= 10
 
 
-def test_contributing_fits_one_screen() -> None:
-    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 40
+def missing_modules(text: str) -> list[str]:
+    """Files and folders of the package that a page names in code type and that do not exist."""
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+/?(?:\.py)?)`", text)
+    homes = (ROOT / "src" / "dplangevin", ROOT / "src", ROOT)
+    return [path for path in named if not any((home / path).exists() for home in homes)]
+
+
+def test_pages_name_modules_that_exist() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"), *ROOT.glob("*.md")]
+    missing = {page.name: missing_modules(page.read_text(encoding="utf-8")) for page in pages}
+    assert not {name: paths for name, paths in missing.items() if paths and name != "CHANGELOG.md"}
+    assert missing_modules("see `mechanisms/whitened/spec.py` and `families/whitened/`") == [
+        "families/whitened/"
+    ]
 
 
 def test_the_two_commands_are_the_ones_ci_runs() -> None:

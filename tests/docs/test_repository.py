@@ -66,7 +66,7 @@ def test_one_version() -> None:
     assert CHANGES.index("## [Unreleased]") < CHANGES.index("## [0.1.0]")
 
 
-def test_the_conda_recipe_states_what_the_project_states() -> None:
+def test_the_conda_file_states_what_the_project_states() -> None:
     recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text(encoding="utf-8"))
     assert recipe["context"]["version"] == dplangevin.__version__
     needed = [

@@ -4,29 +4,46 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
 from docs._blocks import ROOT
+from dplangevin.papers import PAPERS
 
 sys.path.insert(0, str(ROOT / "tools"))
 import tutorials
 
-QUICK = {"own_table", "accountant"}  # the others are run by `make test-all`
+FAST_TUTORIALS = {"own_table", "accountant", "from_a_paper"}  # the others are run by `make test-all`
 
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=() if page.stem in QUICK else pytest.mark.slow) for page in tutorials.pages()],
+    [
+        pytest.param(page, marks=() if page.stem in FAST_TUTORIALS else pytest.mark.slow)
+        for page in tutorials.pages()
+    ],
     ids=lambda page: page.stem,
 )
 def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+    text, before = page.read_text(encoding="utf-8"), process_time()
     assert not tutorials.differences(text, tutorials.run_blocks(text, tmp_path))
+    if page.stem == "from_a_paper":  # five papers, each of them in less than two minutes
+        assert process_time() - before < 120
     for name in tutorials.pictures(text):
         assert (tmp_path / name).is_file()
         assert (ROOT / "docs" / "images" / "tutorials" / name).is_file()
+
+
+def test_every_paper_leads_to_a_run_on_both_ways() -> None:
+    """A section per paper, titled as the paper, with commands and Python; the page itself runs above."""
+    text = (tutorials.FOLDER / "from_a_paper.md").read_text(encoding="utf-8")
+    sections = {part.split("\n")[0]: part for part in text.split("\n## ")[1:]}
+    assert list(sections) == [paper.title for paper in PAPERS]
+    for part in sections.values():
+        assert {"python", "console"} == {language for language, _, _ in tutorials.BLOCK.findall("## " + part)}
+        assert "$ dplangevin papers show " in part
 
 
 def test_a_tutorial_that_says_something_else_is_noticed(tmp_path: Path) -> None:

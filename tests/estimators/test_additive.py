@@ -1,4 +1,4 @@
-"""Additive models: what they learn, what they promise, and where they run."""
+"""Additive models: what they learn, what they guarantee, and where they run."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_classes_may_be_an_array() -> None:
 @pytest.mark.parametrize(
     "changes", [{"delta": 0.0}, {"adjacency": "add-remove"}, {"secure": True, "random_state": None}]
 )
-def test_promises_are_kept(cls: type, changes: dict[str, Any]) -> None:
+def test_guarantees_are_kept(cls: type, changes: dict[str, Any]) -> None:
     X, y = people(1500)
     model = made(cls, **changes).fit(X, y if cls is DPAdditiveClassifier else X.a)
     assert model.privacy_.epsilon(changes.get("delta", 1e-6)) <= 2.0

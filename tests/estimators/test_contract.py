@@ -46,7 +46,7 @@ def test_scikit_learn_checks(cls: type) -> None:
 
 
 @parametrised
-def test_the_promise_is_kept_and_told(cls: type) -> None:
+def test_the_guarantee_is_kept_and_reported(cls: type) -> None:
     X, y = table(cls)
     for delta, adjacency in (
         (1e-6, "replace-one"),

@@ -127,7 +127,7 @@ def test_geometric_noise_has_its_law(scale: float) -> None:
 @pytest.mark.parametrize("noise", ["geometric", "gamma", "gaussian"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("rows", [1, 4])
-def test_calibrated_sums_meet_the_promise_and_waste_nothing(noise: str, adjacency: str, rows: int) -> None:
+def test_calibrated_sums_meet_the_guarantee_and_waste_nothing(noise: str, adjacency: str, rows: int) -> None:
     delta = 1e-6 if noise == "gaussian" else 0.0
     for epsilon in (0.05, 1.0, 20.0):
         plan = calibrate_noisy_sums(
@@ -358,8 +358,8 @@ def test_a_class_lost_in_noise_gives_no_area() -> None:
 
 def test_the_choice_has_its_law() -> None:
     """Two candidates g apart: the better one wins with probability 1 - exp(-g / scale) / 2. Four sigmas, 6e-5."""
-    schedule = NoisyMaxSpec(candidates=2, unit=1, scale=4.0, adjacency="replace-one")
-    plan = CertifiedSpec(spec=schedule, delta=0.0)
+    run_spec = NoisyMaxSpec(candidates=2, unit=1, scale=4.0, adjacency="replace-one")
+    plan = CertifiedSpec(spec=run_spec, delta=0.0)
     rng = np.random.default_rng(9)
     totals = np.array([10.0, 13.0])
     wins = [NoisyMax().run(plan, lambda: [totals], rng).values[0][0] for _ in range(6000)]
@@ -387,7 +387,7 @@ def test_the_better_model_is_chosen(metric: str, adjacency: str) -> None:
 
 
 class Purse:
-    """A Spender that remembers, or refuses."""
+    """A budget account that remembers, or refuses."""
 
     def __init__(self, empty: bool = False) -> None:
         self.empty, self.reserved, self.committed = empty, [], []
@@ -429,7 +429,7 @@ def test_the_ledger_pays_first() -> None:
         private_selection([sealed, sealed], X, y, epsilon=0.3, ledger=Purse(empty=True))
 
 
-def test_seeds_are_told_and_used() -> None:
+def test_seeds_are_used_and_reported() -> None:
     X, y = records(300, np.random.default_rng(12))
     first, second = (private_score(MODEL, X, y, epsilon=0.3, random_state=1) for _ in range(2))
     assert first.value == second.value
@@ -511,8 +511,8 @@ def test_no_record_moves_a_total_by_more_than_the_unit_of_the_choice(
     """And under add-remove a record more moves all of them upwards, which the proof rests on."""
     seen: list[tuple[NoisyMaxSpec, np.ndarray]] = []
 
-    def watched(self: Any, schedule: NoisyMaxSpec, exact: Any, rng: Any) -> tuple[np.ndarray, ...]:
-        seen.append((schedule, np.array(exact[0])))
+    def watched(self: Any, run_spec: NoisyMaxSpec, exact: Any, rng: Any) -> tuple[np.ndarray, ...]:
+        seen.append((run_spec, np.array(exact[0])))
         return (np.zeros(1),)
 
     monkeypatch.setattr(NoisyMax, "release_answers", watched)
@@ -523,11 +523,11 @@ def test_no_record_moves_a_total_by_more_than_the_unit_of_the_choice(
     private_selection([MODEL, steep], X, y, **asked)
     others = (X, np.where(np.arange(40) == 0, 0, y)) if adjacency == "replace-one" else (X[1:], y[1:])
     private_selection([MODEL, steep], *others, **asked)
-    (schedule, first), (again, second) = seen
-    assert schedule == again
+    (run_spec, first), (again, second) = seen
+    assert run_spec == again
     moves = first - second
-    assert np.abs(moves).max() <= schedule.unit
-    assert np.abs(moves).max() >= 0.5 * schedule.unit
+    assert np.abs(moves).max() <= run_spec.unit
+    assert np.abs(moves).max() >= 0.5 * run_spec.unit
     if adjacency == "add-remove":
         assert moves.min() >= 0
 
@@ -541,11 +541,11 @@ def test_a_choice_costs_a_person_what_was_asked(rows: int) -> None:
     assert 0.699 < found.guarantee.epsilon(0.0) <= 0.7
 
 
-def test_a_secure_choice_has_the_noise_of_its_schedule() -> None:
+def test_a_secure_choice_has_the_noise_of_its_spec() -> None:
     """exp(-1) / 2 of all choices are the second best, two candidates whose totals are one scale apart."""
-    schedule = NoisyMaxSpec(candidates=2, unit=1.0, scale=10.0, adjacency="replace-one", secure=True)
-    mechanism, price = NoisyMax(), CertifiedSpec(spec=schedule, delta=0.0)
-    drawn = [mechanism.run(price, lambda: [np.array([10.0, 0.0])]).values[0][0] for _ in range(2000)]
+    run_spec = NoisyMaxSpec(candidates=2, unit=1.0, scale=10.0, adjacency="replace-one", secure=True)
+    mechanism, certified = NoisyMax(), CertifiedSpec(spec=run_spec, delta=0.0)
+    drawn = [mechanism.run(certified, lambda: [np.array([10.0, 0.0])]).values[0][0] for _ in range(2000)]
     assert abs(float(np.mean(drawn)) - math.exp(-1) / 2) < 0.05  # six deviations
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +95,20 @@ def fit(cls: type, schema: dict[str, Any], n_classes: int = 2, **changes: Any) -
     return cls(**({"epsilon": 5.0, "schema": schema, "random_state": 0} | own | changes)).fit(X, y)
 
 
-def cases() -> Iterator[Any]:
-    for cls in EVERY:
-        for name in SCHEMAS:
-            yield pytest.param(cls, name, 2, id=f"{cls.__name__}-{name}")
-        if cls in CLASSIFIERS:
-            yield pytest.param(cls, "additive basis", 3, id=f"{cls.__name__}-multinomial")
+@cache
+def fitted(cls: type, kind: str, n_classes: int) -> Any:
+    return fit(cls, SCHEMAS[kind], n_classes)
+
+
+CASES = {
+    f"{cls.__name__}-{'multinomial' if n_classes == 3 else kind}": (cls, kind, n_classes)
+    for cls in EVERY
+    for kind, n_classes in [
+        *((name, 2) for name in SCHEMAS),
+        *([("additive basis", 3)] if cls in CLASSIFIERS else []),
+    ]
+}
+every_case = pytest.mark.parametrize(("cls", "kind", "n_classes"), list(CASES.values()), ids=list(CASES))
 
 
 def check_difference(found: Any, wanted: Any) -> None:
@@ -105,17 +117,21 @@ def check_difference(found: Any, wanted: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(("cls", "kind", "n_classes"), list(cases()))
+@every_case
 def test_onnx_predicts_raw_rows(cls: type, kind: str, n_classes: int) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    model, X = fit(cls, SCHEMAS[kind], n_classes), draw_table(ROWS, 1)
+    model, X = fitted(cls, kind, n_classes), draw_table(ROWS, 1)
     session = runtime.InferenceSession(model.to_onnx().SerializeToString())
     feed = {
         part.name: X[[part.name]].to_numpy(object if part.name == "g" else float)
         for part in session.get_inputs()
     }
     answers = dict(zip([part.name for part in session.get_outputs()], session.run(None, feed), strict=True))
+    check_answers(cls, model, X, answers)
+
+
+def check_answers(cls: type, model: Any, X: pd.DataFrame, answers: Mapping[str, Any]) -> None:
     if cls in REGRESSORS:
         check_difference(answers["prediction"][:, 0], model.predict(X))
         return
@@ -124,6 +140,38 @@ def test_onnx_predicts_raw_rows(cls: type, kind: str, n_classes: int) -> None:
         check_difference(answers["probabilities"], model.predict_proba(X))
     else:
         check_difference(answers["scores"], model.decision_function(X).reshape(ROWS, -1))
+
+
+RUNNER = """
+import pathlib, sys
+import numpy, onnxruntime
+folder = pathlib.Path(sys.argv[1])
+raw = numpy.load(folder / "raw.npz", allow_pickle=True)
+for file in sorted(folder.glob("*.onnx")):
+    session = onnxruntime.InferenceSession(str(file))
+    feed = {part.name: raw[part.name] for part in session.get_inputs()}
+    names = [part.name for part in session.get_outputs()]
+    numpy.savez(file.with_suffix(".npz"), **dict(zip(names, session.run(None, feed))))
+assert not {"dplangevin", "sklearn", "pandas", "onnx"} & set(sys.modules)
+"""
+
+
+def test_onnx_files_predict_in_another_process_without_this_library(tmp_path: Path) -> None:
+    """DPLANGEVIN_ONNX_PYTHON names the interpreter of an environment with onnxruntime and NumPy alone."""
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    X = draw_table(ROWS, 1)
+    np.savez(
+        tmp_path / "raw.npz",
+        **{name: X[[name]].to_numpy(object if name == "g" else float) for name in X.columns},
+    )
+    for name, case in CASES.items():
+        (tmp_path / f"{name}.onnx").write_bytes(fitted(*case).to_onnx().SerializeToString())
+    interpreter = os.environ.get("DPLANGEVIN_ONNX_PYTHON", sys.executable)
+    subprocess.run([interpreter, "-I", "-c", RUNNER, str(tmp_path)], check=True, timeout=300)
+    for name, (cls, kind, n_classes) in CASES.items():
+        with np.load(tmp_path / f"{name}.npz", allow_pickle=True) as answers:
+            check_answers(cls, fitted(cls, kind, n_classes), X, answers)
 
 
 @pytest.mark.parametrize("cls", [cls for cls in EVERY if cls not in ADDITIVE])
@@ -149,10 +197,10 @@ def check_sql(model: Any, frame: pd.DataFrame, X: pd.DataFrame) -> None:
         check_difference(frame[names], model.predict_proba(X))
 
 
-@pytest.mark.parametrize(("cls", "kind", "n_classes"), list(cases()))
+@every_case
 def test_duckdb_predicts_raw_rows(cls: type, kind: str, n_classes: int) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-    model, X = fit(cls, SCHEMAS[kind], n_classes), draw_table(ROWS, 1)
+    model, X = fitted(cls, kind, n_classes), draw_table(ROWS, 1)
     connection = duckdb.connect()
     connection.register("raw rows", X)
     check_sql(model, connection.execute(model.to_sql("raw rows")).df(), X)
@@ -191,7 +239,7 @@ def test_postgresql_predicts_raw_rows(cls: type, database: Any) -> None:
     X = draw_table(ROWS, 1)
     for kind in ("missing", "additive basis"):
         for n_classes in (2, 3) if cls in CLASSIFIERS else (2,):
-            model = fit(cls, SCHEMAS[kind], n_classes)
+            model = fitted(cls, kind, n_classes)
             cursor = database.execute(model.to_sql("people", "postgresql") + "ORDER BY i")
             frame = pd.DataFrame(cursor.fetchall(), columns=[part.name for part in cursor.description])
             check_sql(model, frame, X)

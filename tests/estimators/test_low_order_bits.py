@@ -42,9 +42,9 @@ MODELS: dict[str, tuple[type, dict[str, Any], str]] = {
     "quantile": (DPQuantileRegressor, {"target_bounds": (-1, 1)}, "numbers"),
     "poisson": (DPPoissonRegressor, {"target_bounds": (0, 10)}, "counts"),
 }
-QUICK = {("logistic", 0.0), ("logistic", 1e-6), ("huber", 0.0)}
+FAST_CASES = {("logistic", 0.0), ("logistic", 1e-6), ("huber", 0.0)}
 CASES = [
-    pytest.param(name, delta, marks=[] if (name, delta) in QUICK else [pytest.mark.slow])
+    pytest.param(name, delta, marks=[] if (name, delta) in FAST_CASES else [pytest.mark.slow])
     for name in MODELS
     for delta in (0.0, 1e-6)
 ]

@@ -16,6 +16,7 @@ from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
 from dplangevin.ledger import Ledger
 from dplangevin.mechanisms.mirror_descent import tuning
+from dplangevin.mechanisms.mirror_descent.public_sample import PublicSample
 from dplangevin.mechanisms.mirror_descent.tuning import PublicTuner
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 from estimators._models import EVERY, made, table
@@ -156,8 +157,8 @@ def test_simulated_noise_is_the_noise_of_the_plan(monkeypatch: pytest.MonkeyPatc
         return plain(self, start, gradient, settings, repeats, rng)
 
     monkeypatch.setattr(tuning.Simulation, "__call__", recorded)
-    schedule: Any = PublicTuner(X, y, [of], epsilon=1.0, delta=1e-6).tune("mirror").plan.spec
-    assert any(n == schedule.n_steps and noise == pytest.approx(schedule.noise_std) for n, noise in seen)
+    spec: Any = PublicTuner(X, y, [of], epsilon=1.0, delta=1e-6).tune("mirror").plan.spec
+    assert any(n == spec.n_steps and noise == pytest.approx(spec.noise_std) for n, noise in seen)
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,3 +178,28 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "public_data" not in stored["parameters"]
     assert run_command_line([*words, "--public", str(tmp_path / "private.csv")]) == 2
     assert "names the private table itself" in capsys.readouterr().err
+
+
+def test_the_plan_says_how_many_public_rows_are_enough() -> None:
+    """tr(H^-1 S) / (theta^T H theta) public rows: as many as make the mean Bregman divergence that of a start at 0."""
+    rng, target = np.random.default_rng(0), np.array([0.2, -0.1, 0.05])
+    X = rng.uniform(-0.5, 0.5, (40_000, 3))
+    y = np.clip(X @ target + rng.uniform(-0.5, 0.5, 40_000), -1, 1)
+    problem = Problem(
+        loss=Clipped(Squared(), 1.0), bounds=DataBounds(data_norm=1.0, target=(-1, 1)), n=5000, n_features=3,
+        fit_intercept=False,
+    )  # fmt: skip
+    enough = PublicSample(X[:20_000], y[:20_000], problem).count_enough_rows(0.0)
+    gram = X.T @ X / len(X)
+    from_zero = target @ gram @ target / 2
+    divergences = []
+    for _ in range(2000):
+        rows = rng.integers(0, 40_000, round(enough))
+        shift = np.linalg.lstsq(X[rows], y[rows], rcond=None)[0] - target
+        divergences.append(shift @ gram @ shift / 2)
+    assert np.mean(divergences) == pytest.approx(from_zero, rel=0.25)  # to leading order in 1 / rows
+    model = DPRidge(
+        epsilon=1.0, delta=1e-5, data_norm=1.0, target_bounds=(-1, 1), fit_intercept=False, random_state=0,
+        public_data=(X[:300], y[:300]),
+    ).fit(X[300:5300], y[300:5300])  # fmt: skip
+    assert "nearer than 0 from about" in str(model.plan_)

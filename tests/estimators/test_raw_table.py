@@ -37,7 +37,7 @@ def model(**options: Any) -> DPLogisticRegression:
     )
 
 
-def test_a_fit_learns_its_schema_and_keeps_its_promise() -> None:
+def test_a_fit_learns_its_schema_and_keeps_its_guarantee() -> None:
     data = table()
     fitted = model().fit(data, "sick")
     assert fitted.privacy_.epsilon(1e-6) <= 4.0
@@ -89,7 +89,7 @@ def test_reports_and_scores_of_what_was_learned(tmp_path: Path) -> None:
 
 
 def test_a_padded_fit_has_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no narrower plan promises as much, the fit runs on empty categories, and their coefficients are dropped."""
+    """Without a narrower plan of the same guarantee the fit runs on empty categories and drops their coefficients."""
     monkeypatch.setattr("dplangevin.estimators._raw_table.RawPlan.may_run", lambda self, fit_plan: False)
     fitted = model().fit(table(), "sick")
     assert fitted.coef_.shape[1] == len(SchemaEncoder(fitted.schema_).get_feature_names_out())
@@ -333,12 +333,12 @@ def test_a_fit_for_persons(adjacency: str, tmp_path: Path) -> None:
     ledger = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}")
     budget = ledger.declare("d", epsilon=9.0, delta=1e-5, adjacency=adjacency, max_rows_per_person=2)  # type: ignore[arg-type]
     fitted = model(**options, ledger=budget).fit(data, "sick")
-    promise = fitted.privacy_
-    assert promise.rows_per_person == 2
-    assert promise.adjacency == adjacency
-    assert promise.epsilon(1e-6) <= 8.0
-    assert not any("number of rows is public" in words for words in promise.assumptions)
-    assert any("at most 2 of them are used" in words for words in promise.assumptions)
+    guarantee = fitted.privacy_
+    assert guarantee.rows_per_person == 2
+    assert guarantee.adjacency == adjacency
+    assert guarantee.epsilon(1e-6) <= 8.0
+    assert not any("number of rows is public" in words for words in guarantee.assumptions)
+    assert any("at most 2 of them are used" in words for words in guarantee.assumptions)
     assert len(budget.history()) == 1
     assert "who" not in fitted.schema_.names
     assert fitted.score(data, data.sick) > 0.6

@@ -1,7 +1,8 @@
-"""Tuning with a bill: the promise of repeat-and-select, what leaves, and what is refused."""
+"""Tuning with a bill: the guarantee of repeat-and-select, what leaves, and what is refused."""
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from pathlib import Path
@@ -10,13 +11,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
 
 from dplangevin import (
     DPAdditiveClassifier,
     DPLinearSVC,
     DPLogisticRegression,
     DPModelSearch,
+    DPPoissonRegressor,
     DPRidge,
     Ledger,
     _progress,
@@ -25,6 +31,7 @@ from dplangevin import (
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.estimators import model_search
 from dplangevin.estimators.model_search import draw_held_out_rows
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.repeated_selection.mechanism import (
@@ -49,8 +56,8 @@ SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 def test_the_renyi_bound_equals_that_of_dp_accounting(law: str, mu: float, mean: float) -> None:
     from dp_accounting import dp_event, rdp
 
-    schedule = RepeatedSelectionSpec(mu=mu, repetitions=mean, law=law, adjacency="replace-one")  # type: ignore[arg-type]
-    ours, sharper = renyi_bound(schedule), RepeatedSelectionTheorem().certify(None, schedule)
+    spec = RepeatedSelectionSpec(mu=mu, repetitions=mean, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    ours, sharper = renyi_bound(spec), RepeatedSelectionTheorem().certify(None, spec)
     theirs = rdp.RdpAccountant(cv.ORDERS[cv.ORDERS > 1])
     theirs.compose(dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(1 / mu), mean, SHAPES[law]))
     assert ours.epsilon(1e-6) == pytest.approx(theirs.get_epsilon(1e-6), rel=1e-3)
@@ -61,12 +68,12 @@ def test_the_renyi_bound_equals_that_of_dp_accounting(law: str, mu: float, mean:
 @pytest.mark.parametrize("law", REPETITION_LAWS)
 def test_the_number_of_attempts_has_its_law(law: str) -> None:
     """Means of 4,000 draws within 5 standard errors (false alarm below 1e-6)."""
-    schedule = RepeatedSelectionSpec(mu=0.1, repetitions=12, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    spec = RepeatedSelectionSpec(mu=0.1, repetitions=12, law=law, adjacency="replace-one")  # type: ignore[arg-type]
     draws = NoiseDraws.from_generator(np.random.default_rng(0), seeded=True)
-    drawn = np.array([sample_n_attempts(schedule, draws) for _ in range(4_000)])
+    drawn = np.array([sample_n_attempts(spec, draws) for _ in range(4_000)])
     assert abs(drawn.mean() - 12) < 5 * drawn.std() / math.sqrt(len(drawn))
     assert drawn.min() >= (0 if law == "poisson" else 1)
-    mu = calibrate_attempt_mu(1.0, 1e-6, schedule)
+    mu = calibrate_attempt_mu(1.0, 1e-6, spec)
     found = RepeatedSelectionTheorem().certify(
         None,
         RepeatedSelectionSpec(mu=mu, repetitions=12, law=law, adjacency="replace-one"),  # type: ignore[arg-type]
@@ -154,8 +161,8 @@ def test_what_is_publicly_wrong_is_refused(options: dict[str, Any], words: str) 
 
 
 def test_no_attempt_at_all_is_said() -> None:
-    schedule = RepeatedSelectionSpec(mu=1.0, repetitions=5, law="poisson", adjacency="replace-one")
-    price = CertifiedSpec(spec=schedule, delta=1e-5)
+    spec = RepeatedSelectionSpec(mu=1.0, repetitions=5, law="poisson", adjacency="replace-one")
+    certified = CertifiedSpec(spec=spec, delta=1e-5)
 
     class Never(np.random.Generator):
         def bytes(self, length: int) -> bytes:  # type: ignore[override]
@@ -163,7 +170,7 @@ def test_no_attempt_at_all_is_said() -> None:
 
     with pytest.raises(InvalidParameter, match="candidates"):
         RepeatedSelection().run(
-            price,
+            certified,
             CandidateAttempts(fit_specs=(), score_specs=(), run_attempt=lambda j, rng: (0.0, None, "")),
             0,
         )
@@ -177,20 +184,21 @@ def test_no_attempt_at_all_is_said() -> None:
         fit_specs=(one,), score_specs=(one,), run_attempt=lambda j, rng: (0.0, None, "")
     )
     with pytest.raises(DplangevinError, match="was 0"):
-        RepeatedSelection().run(price, attempts, Never(np.random.PCG64(0)))
+        RepeatedSelection().run(certified, attempts, Never(np.random.PCG64(0)))
 
 
 def test_nothing_counts_the_attempts(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LOG_LINES", 0.0)
     table = data(1000)
     seen: list[int] = []
-    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LOG_LINES", 0.0)
-    caplog.set_level("DEBUG", logger="dplangevin")
-    with progress(lambda step, total: seen.append(step)):
+    with progress(lambda step, total: seen.append(step)), caplog.at_level(logging.INFO, "dplangevin"):
         search(verbose=True).fit(table[["x"]], table.y)
-    assert not seen
-    assert not caplog.messages
+        assert (seen, caplog.messages) == ([], [])
+        DPLogisticRegression(classes=["no", "yes"], schema=GOOD, random_state=0).fit(table[["x"]], table.y)
+    assert seen
+    assert caplog.messages  # a plain fit is shown
     assert capsys.readouterr().err == ""
 
 
@@ -288,6 +296,53 @@ def test_weights_need_a_bound_and_count_in_fit_and_score() -> None:
     ]
     assert scores[1] == pytest.approx(scores[0] / 2, abs=0.05)
     assert scores[2] == pytest.approx(scores[0], abs=0.05)
+
+
+def test_metadata_routing_passes_weights_to_a_search_and_to_its_fits() -> None:
+    table = people(2000)
+    model = DPLogisticRegression(classes=["no", "yes"], schema=GOOD, weight_bound=1.0)
+    plain = DPModelSearch(model, {"alpha": [None]}, **STATED).fit(table[["x"]], table.y, table.w)
+    with sklearn.config_context(enable_metadata_routing=True):
+        withheld = DPModelSearch(
+            clone(model).set_fit_request(sample_weight=False), {"alpha": [None]}, **STATED
+        )
+        with pytest.raises(InvalidParameter, match="keeps it from the fits"):
+            withheld.fit(table[["x"]], table.y, table.w)
+        with pytest.raises(UnsetMetadataPassedError):
+            DPModelSearch(model, {"alpha": [None]}, **STATED).fit(table[["x"]], table.y, table.w)
+        asking = DPModelSearch(clone(model).set_fit_request(sample_weight=True), {"alpha": [None]}, **STATED)
+        pipeline = Pipeline([("search", asking.set_fit_request(sample_weight=True))])
+        routed = pipeline.fit(table[["x"]], table.y, sample_weight=table.w)["search"]
+        assert np.array_equal(routed.best_estimator_.coef_, plain.best_estimator_.coef_)
+        asking.fit(table[["x"]], table.y)  # without weights nothing is routed
+
+
+def test_a_search_learns_ranges_with_the_number_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fraction of rows below which a cell does not widen a range is one of all rows, as in a fit."""
+    sizes: list[int] = []
+    learn = model_search.learn_schema
+
+    def note(schema: Any, specs: Any, records: Any, n: int, shared: Any) -> Any:
+        sizes.append(n)
+        return learn(schema, specs, records, n, shared)
+
+    monkeypatch.setattr(model_search, "learn_schema", note)
+    model = DPLogisticRegression(classes=["no", "yes"], schema=LEARNED)
+    DPModelSearch(model, {"alpha": [None]}, **STATED, holdout=0.5).fit(data(2000)[["x"]], data(2000).y)
+    by_person = clone(model).set_params(person="who", n_public=1500)
+    DPModelSearch(by_person, {"alpha": [None]}, **STATED).fit(people(2000)[["x", "who"]], people(2000).y)
+    assert sizes == [2000, 1500]
+
+
+def test_a_search_refuses_to_learn_the_range_of_counts(tmp_path: Path) -> None:
+    raw = Schema.learn(x="number", target={"name": "y", "range": "learn"})
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=5.0, delta=1e-5)
+    counts = data(400).assign(y=np.arange(400) % 5)
+    for model in (DPModelSearch(DPPoissonRegressor(schema=raw), {"alpha": [None]}, **STATED, ledger=budget),
+                  DPPoissonRegressor(schema=raw, ledger=budget)):  # fmt: skip
+        with pytest.raises(InvalidParameter, match="range of counts cannot be learned"):
+            model.fit(counts, "y")
+    assert not budget.history()
 
 
 def test_an_interrupted_search_goes_on_with_the_same_release_and_one_charge(

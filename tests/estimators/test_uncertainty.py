@@ -30,8 +30,7 @@ from dplangevin.mechanisms.noisy_answers.curvature import (
     pack_symmetric,
     unpack_symmetric,
 )
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import FitPlan, Request
 from dplangevin.sampling.float_noise import sample_gamma_norm
 
 NOISE = 0.15  # of the targets of regressions, whose range is [-1, 1]
@@ -78,11 +77,13 @@ def usual_widths(model: str, X: np.ndarray, p: int) -> np.ndarray:
 def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -> tuple[float, float, float]:
     """Share of covered coefficients over many data sets, mean width over the usual one, share of infinite ones."""
     rng = np.random.default_rng(seed)
-    recipe, both = plan_with_intervals(0.05, options(model, n, p, **changes), is_fraction_stated=False)
+    fit_plan, both = plan_with_intervals(0.05, options(model, n, p, **changes), is_fraction_stated=False)
     hits, widths, usual = [], [], []
     for _ in range(sets):
         X, y = draw(model, n, p, rng)
-        _, found = run_with_intervals(both or recipe.plan, ArrayDataset(X, y, recipe.plan.problem), rng, None)
+        _, found = run_with_intervals(
+            both or fit_plan.plan, ArrayDataset(X, y, fit_plan.plan.problem), rng, None
+        )
         low, high = found.intervals(0.95).T
         hits.append((low <= truth(model, p)) & (truth(model, p) <= high))
         widths.append(high - low)
@@ -221,7 +222,7 @@ def fitted(cls: type, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("cls", [DPLogisticRegression, DPRidge, DPHuberRegressor])
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
-def test_the_share_is_part_of_the_promise(cls: type, delta: float) -> None:
+def test_the_share_is_part_of_the_guarantee(cls: type, delta: float) -> None:
     model = fitted(cls, delta=delta)
     assert 0.99 < model.privacy_.epsilon(delta) <= 1.0
     assert any("confidence intervals assume" in words for words in model.privacy_.assumptions)
@@ -287,7 +288,7 @@ def test_predictions_hardly_suffer() -> None:
 
 
 class Purse:
-    """A Spender that remembers, or refuses."""
+    """A budget account that remembers, or refuses."""
 
     def __init__(self, empty: bool = False) -> None:
         self.empty, self.reserved, self.committed = empty, [], []
@@ -388,18 +389,18 @@ def test_shares() -> None:
     with pytest.raises(InvalidParameter, match="interval_budget="):
         interval_budget_fraction(DPRidge(intervals=0.3))
     assert epsilon_left_for_fit(2.0, 0.0, 0.25) == 1.5
-    recipe, both = plan_with_intervals(0.15, options("ridge", 5000, 3, mechanism="objective-perturbation"))
-    assert isinstance(recipe, FitPlan)
+    fit_plan, both = plan_with_intervals(0.15, options("ridge", 5000, 3, mechanism="objective-perturbation"))
+    assert isinstance(fit_plan, FitPlan)
     assert isinstance(both, IntervalPlan)
-    assert "intervals" in str(recipe)
-    assert add_curvature_release(recipe.plan, 1.0) is both  # worked out once per plan
+    assert "intervals" in str(fit_plan)
+    assert add_curvature_release(fit_plan.plan, 1.0) is both  # worked out once per plan
     assert isinstance(both.plan, Plan)
     assert both.guarantee.epsilon(1e-5) <= 1.0
 
 
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 def test_many_coefficients_give_the_curvature_more(delta: float) -> None:
-    """By public numbers alone, within the same promise, and only where nobody stated a share."""
+    """By public numbers alone, within the same guarantee, and only where nobody stated a share."""
     few, many = (
         options("logistic", n, p, delta=delta, mechanism="objective-perturbation")
         for n, p in ((20_000, 3), (30_000, 80))

@@ -32,7 +32,7 @@ from dplangevin.mechanisms.noisy_answers.curvature import (
     unpack_symmetric,
 )
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from dplangevin.problem import (
     Clipped,
     DataBounds,
@@ -145,12 +145,12 @@ def usual_widths(model: str, problem: Problem, X: np.ndarray, y: np.ndarray) -> 
 def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -> tuple[float, float, float]:
     """Share of covered coefficients over many data sets, mean width over the usual one, share of infinite ones."""
     rng = np.random.default_rng(seed)
-    recipe, both = plan_with_intervals(0.05, options(model, n, p, **changes), is_fraction_stated=False)
-    problem, truth = recipe.plan.problem, estimand(model, p)
+    fit_plan, both = plan_with_intervals(0.05, options(model, n, p, **changes), is_fraction_stated=False)
+    problem, truth = fit_plan.plan.problem, estimand(model, p)
     hits, widths, usual = [], [], []
     for _ in range(sets):
         X, y = draw(model, n, p, rng)
-        _, found = run_with_intervals(both or recipe.plan, ArrayDataset(X, y, problem), rng, None)
+        _, found = run_with_intervals(both or fit_plan.plan, ArrayDataset(X, y, problem), rng, None)
         low, high = np.moveaxis(found.intervals(0.95), -1, 0)
         hits.append((low <= truth) & (truth <= high))
         widths.append(high - low)
@@ -392,8 +392,8 @@ def test_too_many_classes_for_the_records_are_infinite_and_announced() -> None:
     with pytest.warns(UserWarning, match="epsilon"):
         model.fit(X, rng.integers(8, size=1500))
     assert np.isinf(model.standard_errors_).mean() > 0.8
-    recipe, _ = plan_with_intervals(0.15, options("multinomial", 8000, 20, n_classes=10))
-    assert "infinite confidence intervals" in str(recipe.warning)
+    fit_plan, _ = plan_with_intervals(0.15, options("multinomial", 8000, 20, n_classes=10))
+    assert "infinite confidence intervals" in str(fit_plan.warning)
 
 
 def test_units_of_quantiles() -> None:

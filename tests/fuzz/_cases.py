@@ -255,8 +255,8 @@ def plans(folder: Path) -> list[dict[str, Any]]:
         ("huber", "objective-perturbation", False),
         ("ridge", "output-perturbation", False), ("ridge", "sufficient-statistics", False),
     ):  # fmt: skip
-        recipe = plan_fit(model=model, mechanism=mechanism, secure=secure, fit_intercept=True, **asked)
-        save_plan(recipe.plan, folder / "p.json")
+        fit_plan = plan_fit(model=model, mechanism=mechanism, secure=secure, fit_intercept=True, **asked)
+        save_plan(fit_plan.plan, folder / "p.json")
         found.append(json.loads((folder / "p.json").read_text()))
     return found
 

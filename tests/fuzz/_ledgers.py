@@ -18,7 +18,7 @@ from dplangevin.ledger._rows import content_digest
 from dplangevin.ledger._store import TABLES
 from dplangevin.ledger.entry import Charge, first_link, next_link
 from fuzz._states import changed
-from unit._ledger import gaussian, promise, pure
+from unit._ledger import gaussian, make_guarantee, pure
 
 Tables = dict[str, Any]
 _FIELDS = ("token", "part", "label", "created", "guarantee", "plan", "library")
@@ -37,7 +37,7 @@ def healthy(folder: Path) -> Tables:
         full.commit(full.charge(pure(0.25)), "ab" * 32)
     mixed = ledger.declare("mixed", epsilon=3, delta=1e-5, parts=["north", "south"])
     sampled = SampledGaussian(rate=0.01, noise_multiplier=8.0, sampling="poisson")
-    for cost in (gaussian(0.1), promise(Approximate(value=0.1, slack=1e-9)), promise(sampled)):
+    for cost in (gaussian(0.1), make_guarantee(Approximate(value=0.1, slack=1e-9)), make_guarantee(sampled)):
         mixed.with_label("Ann, a model").charge(cost)
     mixed.for_part("north").charge(pure(0.3))
     with closing(sqlite3.connect(folder / "healthy.db")) as database:

@@ -60,7 +60,7 @@ def stopped(name: str, folder: Path, *, paid: bool, left: int | None = None) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class StoppedFit:
     """As Case, for a release that an estimator puts together itself."""
 
     make: Callable[..., Any]
@@ -112,7 +112,7 @@ FITS: dict[str, Callable[..., Any]] = {
 }
 
 
-def stopped_fit(name: str, folder: Path) -> Fit:
+def stopped_fit(name: str, folder: Path) -> StoppedFit:
     """A fit that was killed when its release was made and before it was noted."""
     path, ledger, make = folder / "made.state", budget(folder), FITS[name]
 
@@ -124,7 +124,7 @@ def stopped_fit(name: str, folder: Path) -> Fit:
         make(checkpoint=path, ledger=ledger)
     content = path.read_bytes()
     path.unlink()
-    return Fit(make=make, content=content, ledger=ledger)
+    return StoppedFit(make=make, content=content, ledger=ledger)
 
 
 def changed(plain: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:

@@ -38,7 +38,8 @@ from dplangevin.estimators._raw_table import RawRecords
 from dplangevin.estimators.model_search import read_outlined_records
 from dplangevin.mechanisms.learned_schema.cells import octave_edges
 from dplangevin.problem import DataBounds, Huber, Problem
-from dplangevin.queries import Marginals, column
+from dplangevin.queries import Marginals, column, count_learned_groups
+from dplangevin.queries.learned_groups import LearnedSchemaMechanism
 from dplangevin.queries.sql import SqlCounter
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from dplangevin.tables import CellColumn, Table, as_column
@@ -167,6 +168,20 @@ def learned_categories(x: CellColumn) -> Any:
     return np.array([found.get(word, 0) for word in ("0", "1", "a", "0.5")], float)
 
 
+def learned_groups(x: CellColumn) -> Any:
+    """The exact counts by which the release of learned groups is made."""
+    read: list[Any] = []
+
+    def note(mechanism: Any, plan: Any, data: Callable[[], Any], *_: Any, **__: Any) -> Any:
+        read.append(data())
+        raise Enough
+
+    with mock.patch.object(LearnedSchemaMechanism, "run", note), contextlib.suppress(Enough):
+        count_learned_groups(table_with(x), ["x", "a"], epsilon=1.0, delta=1e-6)
+    found = read[0].labels[0]
+    return np.array([found.get(word, 0) for word in ("0", "1", "a", "0.5")], float)
+
+
 def people(x: CellColumn) -> Any:
     places, names = table_with(x).column("x").persons()
     return np.array([names[i] if i >= 0 else "nobody" for i in places])
@@ -231,10 +246,12 @@ BY_COLUMN: dict[str, Callable[[CellColumn], Any]] = {
     "SQL": sql,
     "learned numbers": learned_numbers,
     "learned categories": learned_categories,
+    "learned groups": learned_groups,
     "persons": people,
     "fit: person": by_person,
 }
 SUMS = {"score": 1.01, "counts": 2.0, "learned numbers": 2.0, "learned categories": 2.0, "fit: person": 1.0}
+SUMS["learned groups"] = 2.0
 """How far one record may move what an entry sums up (in the l1 norm)."""
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import DplangevinError
-from dplangevin.ledger import Ledger, _composition_cache, _rows
-from dplangevin.ledger.inspection import inspect_ledger
+from dplangevin.ledger import Ledger, _admission, _rows
+from dplangevin.ledger.ledger import inspect_ledger
 from fuzz import _ledgers as ledgers
 from fuzz._states import changed
 from unit._ledger import gaussian, pure
@@ -61,7 +61,7 @@ def _shake(
         if case % 1000 == 999:
             asked = [lambda: Ledger(url).dataset("mixed").remaining()]
         for ask in (asked[rng.integers(len(asked))], lambda: Ledger(url).dataset("full").charge(pure(0.25))):
-            _composition_cache.clear_caches()
+            _admission.clear_caches()
             try:
                 ask()
                 outcomes["answered"] += 1
@@ -95,7 +95,7 @@ def test_no_charge_in_a_changed_ledger(tables: ledgers.Tables, tmp_path: Path) -
 def test_the_fuzzer_sees_a_charge(
     tables: ledgers.Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sabotaged twin: a budget that is not bound to its first link can be raised by one field."""
+    """The broken variant: a budget that is not bound to its first link can be raised by one field."""
 
     def budget(tables: ledgers.Tables, rng: np.random.Generator) -> ledgers.Tables:
         first, *others = tables["dplangevin_dataset"]

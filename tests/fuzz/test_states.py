@@ -66,7 +66,7 @@ def test_no_release_from_a_changed_state(stopped: list[states.Case | states.Fit]
 def test_the_fuzzer_sees_a_release(
     stopped: list[states.Case | states.Fit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sabotaged twin: without the two codes, changed states are released."""
+    """The broken variant: without the two codes, changed states are released."""
     monkeypatch.setattr(run_state.hmac, "compare_digest", lambda one, two: True)
     assert _shake(stopped, tmp_path / "run.state", 90, 1)["released"] > 3
 

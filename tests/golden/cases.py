@@ -134,8 +134,8 @@ def released(plan: Any, data: Any, seed: int = 7) -> dict[str, Any]:
 
 def answered(spec: Any, *exact: Any, seed: int = 7) -> dict[str, Any]:
     """A release of noisy answers."""
-    price = make("CertifiedSpec", spec=spec, delta=1e-6)
-    release = make("mechanism_for", type(spec)).run(price, lambda: list(exact), seed)
+    certified_spec = make("CertifiedSpec", spec=spec, delta=1e-6)
+    release = make("mechanism_for", type(spec)).run(certified_spec, lambda: list(exact), seed)
     return {"values": [np.asarray(value) for value in release.values]}
 
 
@@ -665,9 +665,11 @@ def delta_case(options: dict[str, Any]) -> float:
 
 
 def calibrate_case(options: dict[str, Any]) -> dict[str, Any]:
-    price = calibrated(**options)
-    document: dict[str, Any] = {"plan": plan_file(price)} if price.constants is not None else {}
-    return document | numbers(price.guarantee)
+    certified_spec = calibrated(**options)
+    document: dict[str, Any] = (
+        {"plan": plan_file(certified_spec)} if certified_spec.constants is not None else {}
+    )
+    return document | numbers(certified_spec.guarantee)
 
 
 def composed_case(first: str, second: str) -> dict[str, Any]:
@@ -804,7 +806,7 @@ def planned_options(mechanism: str, model: str, adjacency: str, delta: float) ->
     return {"model": model, "mechanism": mechanism, "fit_intercept": True, **stated, **MODELS[model]}
 
 
-def recipe_case(mechanism: str, model: str, adjacency: str, delta: float) -> dict[str, Any]:
+def planned_case(mechanism: str, model: str, adjacency: str, delta: float) -> dict[str, Any]:
     """A planned run: the plan file, and what it releases."""
     plan = planned_fit(**planned_options(mechanism, model, adjacency, delta))
     bounds = MODELS[model].get("target_bounds")
@@ -858,7 +860,7 @@ for _adjacency in BOTH:
             for _model in ("logistic", "ridge"):
                 case(
                     f"planned/{_mechanism}/{_model}/{_adjacency}/{_delta}",
-                    recipe_case,
+                    planned_case,
                     _mechanism,
                     _model,
                     _adjacency,
@@ -866,14 +868,14 @@ for _adjacency in BOTH:
                 )
     case(
         f"planned/sufficient-statistics/ridge/{_adjacency}",
-        recipe_case,
+        planned_case,
         "sufficient-statistics",
         "ridge",
         _adjacency,
         1e-3,
     )
     for _model in ("multinomial", "poisson", "svc", "quantile", "huber"):
-        case(f"planned/auto/{_model}/{_adjacency}", recipe_case, "auto", _model, _adjacency, 1e-3)
+        case(f"planned/auto/{_model}/{_adjacency}", planned_case, "auto", _model, _adjacency, 1e-3)
 for _tier, _delta in (("exact", 0.0), ("pure", 0.0), ("certified", 1e-3), ("process", 1e-3), ("auto", 1e-3)):
     case(f"sampler/{_tier}", sampler_case, _tier, _delta, n_features=1 if _tier == "exact" else 2)
 for _p in (1.0, 2.0, 2.5):

@@ -144,7 +144,7 @@ FILES = {
     "counting": "src/dplangevin/queries/count.py",
     "counts_by_group": "src/dplangevin/rashomon/fairness.py",
     "sums_price": f"{_MECHANISMS}/noisy_answers/theorem.py",
-    "clipping": "src/dplangevin/problem/bounds.py",
+    "clipping": "src/dplangevin/problem/constants.py",
     "payment": f"{_ACCOUNTING}/charge.py",
     "mirror_price": f"{_MECHANISMS}/mirror_descent/spec.py",
     "statistics_price": f"{_MECHANISMS}/moments/spec.py",
@@ -164,7 +164,7 @@ _RANDOM = (
     "tests/unit/mechanisms/noisy_gradient/test_hidden_state_sgd.py",
     "tests/unit/mechanisms/noisy_gradient/test_sgd_exact_chains.py",
 )
-_OTHERS = "tests/unit/mechanisms/test_pinned_families.py"
+_OTHERS = "tests/unit/mechanisms/test_pinned_mechanisms.py"
 _LEARNED = (_OTHERS, "tests/unit/mechanisms/learned_schema/test_learned_schema.py")
 _SELECTION = (_OTHERS, "tests/estimators/test_search.py")
 _REGION = (_OTHERS, "tests/unit/mechanisms/rashomon_region/test_region_theory.py")
@@ -379,7 +379,7 @@ TESTS = {
     "counts_by_group": (_WIRED,),
     "sums_price": (_WIRED,),
     "clipping": (_WIRED,),
-    "payment": (_WIRED, "tests/unit/mechanisms/test_till.py"),
+    "payment": (_WIRED, "tests/unit/mechanisms/test_charge.py"),
     "mirror_price": (_WIRED,),
     "statistics_price": (_WIRED,),
 }

@@ -237,7 +237,7 @@ SLIP_TESTS: dict[str, tuple[str, ...]] = {
 HARMLESS_SLIPS: dict[tuple[str, str, str], str] = {
     ("curvature", "square = loss.slope_bound**2 * unit", "square = loss.slope_bound * unit"): "the slopes of the losses that release it are at most 1, so that the noise only grows",
     ("whole_moments", "<= square) & (np.abs(labels) <= height)", "<= square)"): "a guard: targets are clipped to their range before, and scaled inwards by more than a rounding",
-    ("learned_cells", "indices = np.clip(indices, 0, width - 1) if outer else indices[inside]", "indices = np.clip(indices, 0, width - 1)"): "a record is still in one cell: ranges are read less well, and nothing is promised of them",
+    ("learned_cells", "indices = np.clip(indices, 0, width - 1) if outer else indices[inside]", "indices = np.clip(indices, 0, width - 1)"): "a record is still in one cell: ranges are read less well, and no guarantee is about them",
     ("ledger_cost", "        for guarantee in guarantees:\n            _check_strict(guarantee, dataset_row)\n", ""): "the charge of the whole programme looks at the assumptions of all its items",
     ("settlement", "for token, digest in record.charges.items() if budget.was_charged(token)}", "for token, digest in record.charges.items()}"): "the commit, which comes before the delivery, refuses a token that the ledger does not know",
 }

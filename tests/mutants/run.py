@@ -37,13 +37,13 @@ ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE.parent))
 
 from _accounting import ACCOUNTING  # noqa: E402
-from _families_list import OTHER_FAMILIES  # noqa: E402
 from _list import EQUIVALENT, FILES, TESTS  # noqa: E402
+from _other_mechanisms import OTHER_MECHANISMS  # noqa: E402
 from _releases import RELEASES  # noqa: E402
 from _slips_list import HARMLESS_SLIPS, SLIP_FILES, SLIP_TESTS, SLIPS  # noqa: E402
 from _wiring_list import WIRING  # noqa: E402
 
-MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES + WIRING + SLIPS
+MUTANTS = ACCOUNTING + RELEASES + OTHER_MECHANISMS + WIRING + SLIPS
 FILES, TESTS, EQUIVALENT = FILES | SLIP_FILES, TESTS | SLIP_TESTS, EQUIVALENT | HARMLESS_SLIPS
 LONGEST = 900.0  # seconds
 Mutant = tuple[str, str, str]
@@ -113,18 +113,18 @@ def finished(working: dict[int, Work]) -> tuple[Work, str]:
         time.sleep(0.2)
 
 
-def faulty(mutants: list[Mutant], slow: bool, room: Path) -> list[str]:
+def faulty(mutants: list[Mutant], slow: bool, folder: Path) -> list[str]:
     """The test files that do not pass on the code as it is."""
-    tree = copied(room / "clean")
+    tree = copied(folder / "clean")
     files = sorted({file for module, _, _ in mutants for file in TESTS[module]})
     return [file for file in files if os.waitpid(started(tree, (file,), slow), 0)[1]]
 
 
 def answers(
-    mutants: list[Mutant], workers: int, slow: bool, room: Path
+    mutants: list[Mutant], workers: int, slow: bool, folder: Path
 ) -> Iterator[tuple[Mutant, str, float]]:
     """(mutant, killed | survived | stale, seconds), in the order in which they are known."""
-    free = [copied(room / f"tree{number}") for number in range(workers)]
+    free = [copied(folder / f"tree{number}") for number in range(workers)]
     for tree in free:
         collected(tree, sorted({file for module, _, _ in mutants for file in TESTS[module]}))
     waiting, working = list(mutants), dict[int, Work]()
@@ -175,12 +175,12 @@ def main() -> int:
     only = set(filter(None, options.only.split(",")))
     chosen = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
     areas: dict[str, Counter[str]] = {}
-    with tempfile.TemporaryDirectory() as room:
-        failing = [] if options.trust else faulty(chosen, options.slow, Path(room))
+    with tempfile.TemporaryDirectory() as folder:
+        failing = [] if options.trust else faulty(chosen, options.slow, Path(folder))
         if failing:
             print("these tests fail on the code as it is:", *failing)
             return 2
-        for mutant, found, seconds in answers(chosen, options.workers, options.slow, Path(room)):
+        for mutant, found, seconds in answers(chosen, options.workers, options.slow, Path(folder)):
             answer = "equivalent" if found == "survived" and mutant in EQUIVALENT else found
             areas.setdefault(area_of(mutant[0]), Counter())[answer] += 1
             print(f"{answer:11}{seconds:5.0f}s  {mutant[0]}: {mutant[1]!r} -> {mutant[2]!r}", flush=True)

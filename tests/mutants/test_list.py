@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from mutants._accounting import ACCOUNTING
-from mutants._families_list import OTHER_FAMILIES
 from mutants._list import EQUIVALENT, FILES, TESTS
+from mutants._other_mechanisms import OTHER_MECHANISMS
 from mutants._releases import RELEASES
 from mutants._slips_list import HARMLESS_SLIPS, SLIP_FILES, SLIP_TESTS, SLIPS
 from mutants._wiring_list import WIRING
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES + WIRING + SLIPS
+MUTANTS = ACCOUNTING + RELEASES + OTHER_MECHANISMS + WIRING + SLIPS
 FILES, TESTS, EQUIVALENT = FILES | SLIP_FILES, TESTS | SLIP_TESTS, EQUIVALENT | HARMLESS_SLIPS
 
 

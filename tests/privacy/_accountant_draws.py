@@ -1,4 +1,4 @@
-"""Random trials: every sampling, release, start, adjacency, varying schedules, and units from 1e-15 to 1e15."""
+"""Random trials: every sampling, release, start, adjacency, varying specs, and units from 1e-15 to 1e15."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _dressed(
         convex=bool(rng.random() < 0.9),
     )
     scale = parameter**2 / loss
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=_per_step(run.steps * scale),
         noise_std=_per_step(run.noises * gradient),
         n_steps=len(run.steps) if steps is None else steps,
@@ -94,7 +94,7 @@ def _dressed(
         sampling=run.sampling,  # type: ignore[arg-type]
         **more,
     )
-    return Trial(kind=kind, constants=constants, schedule=schedule, truth=truth)
+    return Trial(kind=kind, constants=constants, spec=spec, truth=truth)
 
 
 def _per_step(values: Floats) -> float | tuple[float, ...]:
@@ -128,7 +128,7 @@ def chain(rng: Rng) -> Trial:
 
 
 def long_chain(rng: Rng) -> Trial:
-    """Constant schedules of up to 10^9 steps, with up to 300 checkpoints."""
+    """Constant specs of up to 10^9 steps, with up to 300 checkpoints."""
     run = _run(rng, _pick(rng, "full", "cyclic"), 1, False)
     if run.ridge >= 1:
         run = _run(rng, run.sampling, 1, False, forward=True)
@@ -260,10 +260,10 @@ def langevin(rng: Rng) -> Trial:
         strong_convexity=run.ridge * unit,
         adjacency="add-remove" if add_remove else "replace-one",
     )
-    schedule = LangevinSpec(
+    spec = LangevinSpec(
         inverse_temperature=1 / unit, time_step=_per_step(etas), n_steps=steps, release=release
     )
-    return Trial(kind="langevin", constants=constants, schedule=schedule, truth=chain_truth(run, plain, 0))
+    return Trial(kind="langevin", constants=constants, spec=spec, truth=chain_truth(run, plain, 0))
 
 
 KINDS = {

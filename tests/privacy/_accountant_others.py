@@ -44,8 +44,8 @@ def _unit(rng: Rng) -> float:
     return 10.0 ** int(rng.integers(-40, 41)) if rng.random() < 0.4 else 1.0
 
 
-def _gaussian(kind: str, mu: float, schedule: Any, constants: Constants | None = None) -> Trial:
-    return Trial(kind=kind, constants=constants, schedule=schedule, truth=gaussian_truth(mu), mu=mu)
+def _gaussian(kind: str, mu: float, spec: Any, constants: Constants | None = None) -> Trial:
+    return Trial(kind=kind, constants=constants, spec=spec, truth=gaussian_truth(mu), mu=mu)
 
 
 def _sides(adjacency: str) -> int:
@@ -57,8 +57,8 @@ def slack(rng: Rng) -> Trial:
     unit, mu, adjacency = _unit(rng), _log(rng, 0.01, 5.0), _pick(rng, *ADJACENCIES)
     scale = _sides(adjacency) * unit / mu
     answers = int(rng.integers(1, 5))
-    schedule = SlackSpec(unit=unit, scale=scale, answers=answers, adjacency=adjacency)
-    return _gaussian("slack", mu, schedule)
+    spec = SlackSpec(unit=unit, scale=scale, answers=answers, adjacency=adjacency)
+    return _gaussian("slack", mu, spec)
 
 
 def sums(rng: Rng) -> Trial:
@@ -68,8 +68,8 @@ def sums(rng: Rng) -> Trial:
         unit, answers, scale = _unit(rng), int(rng.integers(1, 5)), _log(rng, 0.3, 50.0)
         groups.append(SumGroup(answers=answers, unit=unit, scale=scale * unit))
         square += (_sides(adjacency) if answers > 1 else 1) / scale**2
-    schedule = NoisySumsSpec(groups=tuple(groups), noise="gaussian", adjacency=adjacency)
-    return _gaussian("sums", math.sqrt(square), schedule)
+    spec = NoisySumsSpec(groups=tuple(groups), noise="gaussian", adjacency=adjacency)
+    return _gaussian("sums", math.sqrt(square), spec)
 
 
 def geometric_truth(moves: int, shift: int, scale: float) -> Truth:
@@ -94,22 +94,22 @@ def counts(rng: Rng) -> Trial:
     """Geometric noise: a record leaves one count, and enters another."""
     adjacency, unit, scale = _pick(rng, *ADJACENCIES), int(rng.integers(1, 4)), _log(rng, 0.3, 6.0)
     if rng.random() < 0.5:
-        schedule: Any = NoisySumsSpec(
+        spec: Any = NoisySumsSpec(
             groups=(SumGroup(answers=3, unit=unit, scale=scale),), noise="geometric", adjacency=adjacency
         )
     else:
-        schedule = LearnedSchemaSpec(
+        spec = LearnedSchemaSpec(
             n_numbers=1, n_cells=4, n_categories=0, noise="geometric", scale=scale, adjacency=adjacency,
             rows_per_person=unit
         )  # fmt: skip
     truth = geometric_truth(_sides(adjacency), unit, scale)
-    return Trial(kind="counts", constants=None, schedule=schedule, truth=truth)
+    return Trial(kind="counts", constants=None, spec=spec, truth=truth)
 
 
 def noisy_max(rng: Rng) -> Trial:
     """Two candidates whose lead moves by 2 units (1 under add-remove): the probability that the first one wins."""
     adjacency, unit, ratio = _pick(rng, *ADJACENCIES), _unit(rng), _log(rng, 0.05, 5.0)
-    schedule = NoisyMaxSpec(candidates=2, unit=unit, scale=unit / ratio, adjacency=adjacency)
+    spec = NoisyMaxSpec(candidates=2, unit=unit, scale=unit / ratio, adjacency=adjacency)
     lead = np.linspace(-6, 6, 241) * ratio
 
     def wins(gap: Any) -> Any:  # of two exponentials; 1 - wins(gap) = wins(-gap)
@@ -121,7 +121,7 @@ def noisy_max(rng: Rng) -> Trial:
         np.concatenate([wins(lead), wins(-after)]),
     )
     truth = tests_truth(power * (1 - 1e-12), size * (1 + 1e-12))
-    return Trial(kind="max", constants=None, schedule=schedule, truth=truth)
+    return Trial(kind="max", constants=None, spec=spec, truth=truth)
 
 
 def answers(rng: Rng) -> Trial:
@@ -132,32 +132,32 @@ def answers(rng: Rng) -> Trial:
         _unit(rng),
     )
     changed = int(rng.integers(1, 6)) if p == 2 else 1  # several moves of other noise take a second each
-    schedule = NoisyAnswersSpec(
+    spec = NoisyAnswersSpec(
         answers=changed + int(rng.integers(0, 3)), changed=changed, sensitivity=unit, p=p, sigma=unit / shift,
         adjacency=_pick(rng, *ADJACENCIES),
     )  # fmt: skip
     if p == 2:
-        return _gaussian("answers", math.sqrt(2 * changed) * shift, schedule)
+        return _gaussian("answers", math.sqrt(2 * changed) * shift, spec)
     cuts = np.linspace(-8, 8 + shift, 801)
     above, below = (
         np.where(cuts > at, 0.5 * gammaincc(1 / p, np.abs(cuts - at) ** p), 0.0) for at in (shift, 0.0)
     )  # half-lines beyond both means
     kept = cuts > shift
     truth = tests_truth(above[kept] * (1 - 1e-11), below[kept] * (1 + 1e-11))
-    return Trial(kind="answers", constants=None, schedule=schedule, truth=truth)
+    return Trial(kind="answers", constants=None, spec=spec, truth=truth)
 
 
 def largest_norm(rng: Rng) -> Trial:
     """All k answers move by the sensitivity s: that every one exceeds t >= s has probability e^(s - t) / 2^k."""
     k, shift, unit = int(rng.integers(1, 6)), _log(rng, 0.05, 6.0), _unit(rng)
-    schedule = MaxNormSpec(
+    spec = MaxNormSpec(
         answers=k, changed=k, sensitivity=unit, scale=unit / shift, adjacency=_pick(rng, *ADJACENCIES)
     )
     if k == 1:
         truth: Truth = lambda eps: max(0.0, -math.expm1((eps - shift) / 2)) * (1 - 1e-12)  # noqa: E731
     else:
         truth = lambda eps: max(0.0, -math.expm1(eps - shift)) / 2**k * (1 - 1e-12)  # noqa: E731
-    return Trial(kind="largest norm", constants=None, schedule=schedule, truth=truth)
+    return Trial(kind="largest norm", constants=None, spec=spec, truth=truth)
 
 
 def whitened(rng: Rng) -> Trial:
@@ -169,30 +169,30 @@ def whitened(rng: Rng) -> Trial:
     constants = Constants(
         n=n, lipschitz=slope * row, row_norm=row, adjacency="add-remove" if add else "replace-one"
     )
-    schedule = WhitenedSpec(
+    spec = WhitenedSpec(
         moment_noise_std=1 / (n * moment), noise_std=slope / (n * step), n_steps=steps, step_size=1.0, coef_bound=1.0,
         n_moment_releases=looks,
     )  # fmt: skip
-    steps, schedule = _approached(rng, steps, schedule)
+    steps, spec = _approached(rng, steps, spec)
     turned = looks * moment**2 + steps * step**2
     square = turned if add else max(2 * turned, 4 * steps * step**2)
-    return _gaussian("whitened", math.sqrt(square), schedule, constants)
+    return _gaussian("whitened", math.sqrt(square), spec, constants)
 
 
-def _approached(rng: Rng, steps: int, schedule: WhitenedSpec) -> tuple[float, WhitenedSpec]:
+def _approached(rng: Rng, steps: int, spec: WhitenedSpec) -> tuple[float, WhitenedSpec]:
     """Perhaps with an approach: how many steps of the stated noise cost as much as the run with any number of steps."""
     if steps < 2 or rng.random() < 0.5:
-        return steps, schedule
+        return steps, spec
     first, ratio = int(rng.integers(1, steps)), _log(rng, 0.3, 3.0)
     changed = replace(
-        schedule,
+        spec,
         n_approach_steps=first,
-        approach_noise_std=ratio * schedule.noise_std,
+        approach_noise_std=ratio * spec.noise_std,
         average_from=first,
         max_steps=100,
     )
     total = changed.choose_n_steps(float(rng.uniform(0, 9)))
-    noises = np.array([changed.noise_at_step(t, total) for t in range(total)]) / schedule.noise_std
+    noises = np.array([changed.noise_at_step(t, total) for t in range(total)]) / spec.noise_std
     return float((1 / noises**2).sum()), changed
 
 
@@ -206,13 +206,13 @@ def whitened_objective(rng: Rng) -> Trial:
         n=n, lipschitz=slope * row, smoothness=1e-9 * ridge, row_norm=row, adjacency=adjacency, dimension=1,
         hessian_rank=1,
     )  # fmt: skip
-    schedule = WhitenedObjectiveSpec(
+    spec = WhitenedObjectiveSpec(
         moment_density_scale=1 / (n * moment), ridge=ridge, density_scale=noise, tolerance=_PRECISE * slope * row,
         release_density_scale=1e-3 * noise / (n * ridge),
     )  # fmt: skip
     shift = moment + rest
     return Trial(
-        kind="whitened objective", constants=constants, schedule=schedule,
+        kind="whitened objective", constants=constants, spec=spec,
         truth=lambda eps: max(0.0, 1 - math.exp(eps - shift) * (1 + 1e-5)) / 4,
     )  # fmt: skip
 
@@ -240,7 +240,7 @@ def learned(rng: Rng) -> Trial:
     adjacency, scale = _pick(rng, *ADJACENCIES), _log(rng, 0.5, 30.0)
     numbers, labels = int(rng.integers(0, 4)), int(rng.integers(1, 4))
     threshold = 1 + scale * rng.uniform(0.5, 6.0)
-    schedule = LearnedSchemaSpec(
+    spec = LearnedSchemaSpec(
         n_numbers=numbers, n_cells=8, n_categories=labels, noise="gaussian", scale=scale, threshold=threshold,
         adjacency=adjacency,
     )  # fmt: skip
@@ -261,15 +261,15 @@ def learned(rng: Rng) -> Trial:
         rest = rest if at >= 0 else max(0.0, -math.expm1(at))  # a test that accepts everything is one too
         return leaves + (1 - leaves) * rest * (1 - 1e-12)
 
-    return Trial(kind="learned", constants=None, schedule=schedule, truth=truth)
+    return Trial(kind="learned", constants=None, spec=spec, truth=truth)
 
 
 def selection(rng: Rng) -> Trial:
     """Scores N(0, 1) against N(mu, 1), the largest of K released: half-lines, by the generating function of K."""
     law, mu = _pick(rng, "poisson", "geometric", "logarithmic"), _log(rng, 0.01, 2.0)
     mean = _log(rng, MIN_POISSON_REPETITIONS if law == "poisson" else 1.1, 300.0)
-    schedule = RepeatedSelectionSpec(mu=mu, repetitions=mean, law=law, adjacency=_pick(rng, *ADJACENCIES))
-    gamma = schedule.gamma if law == "logarithmic" else 1 / mean
+    spec = RepeatedSelectionSpec(mu=mu, repetitions=mean, law=law, adjacency=_pick(rng, *ADJACENCIES))
+    gamma = spec.gamma if law == "logarithmic" else 1 / mean
 
     def beyond(miss: Any) -> Any:  # Pr[some score is above the cut], each with probability `miss`
         if law == "poisson":
@@ -288,7 +288,7 @@ def selection(rng: Rng) -> Trial:
         for at in (0.0, mu)
     )
     truth = tests_truth(power * (1 - 1e-9) - 1e-12, size * (1 + 1e-9) + 1e-12)
-    return Trial(kind="selection", constants=None, schedule=schedule, truth=truth)
+    return Trial(kind="selection", constants=None, spec=spec, truth=truth)
 
 
 def minimiser(rng: Rng) -> Trial:
@@ -301,19 +301,19 @@ def minimiser(rng: Rng) -> Trial:
     )  # fmt: skip
     sides = _sides(adjacency)
     if rng.random() < 0.5:
-        schedule: Any = OutputPerturbationSpec(
+        spec: Any = OutputPerturbationSpec(
             density_scale=sides * loss / (n * ridge * mu), tolerance=_PRECISE * loss, noise="gaussian"
         )
-        return _gaussian("minimiser", mu, schedule, constants)
+        return _gaussian("minimiser", mu, spec, constants)
     # the sum of losses is tilted by N(0, noise^2); the release noise is far below and blurs a little
     noise = sides * loss / mu
-    schedule = ObjectivePerturbationSpec(
+    spec = ObjectivePerturbationSpec(
         density_scale=noise,
         tolerance=_PRECISE * loss,
         release_density_scale=1e-3 * noise / (n * ridge),
         noise="gaussian",
     )
-    return _gaussian("minimiser", mu * 0.999, schedule, constants)
+    return _gaussian("minimiser", mu * 0.999, spec, constants)
 
 
 def moments(rng: Rng) -> Trial:
@@ -328,7 +328,7 @@ def moments(rng: Rng) -> Trial:
         n=50, lipschitz=1.0, row_norm=row, label_bound=label, weight_bound=weight, adjacency=adjacency
     )
     gram, cross = _log(rng, 0.01, 3.0), _log(rng, 0.01, 3.0)
-    schedule = SufficientStatisticsSpec(
+    spec = SufficientStatisticsSpec(
         gram_noise_std=weight * row**2 / gram,
         cross_noise_std=weight * row * label / cross,
         eigenvalue_floor=1.0,
@@ -337,7 +337,7 @@ def moments(rng: Rng) -> Trial:
     square = gram**2 + cross**2
     if adjacency == "replace-one":
         square = float(np.max(2 * gram**2 * (1 - s**2) + 2 * cross**2 * (1 + s)))
-    return _gaussian("moments", math.sqrt(square), schedule, constants)
+    return _gaussian("moments", math.sqrt(square), spec, constants)
 
 
 def mirror(rng: Rng) -> Trial:
@@ -349,11 +349,11 @@ def mirror(rng: Rng) -> Trial:
         int(rng.integers(1, 30)),
     )
     each = np.exp(rng.uniform(-5, 0, steps))
-    schedule = PublicMirrorSpec(
+    spec = PublicMirrorSpec(
         step_size=1.0, noise_std=tuple((_sides(adjacency) * loss / (n * each)).tolist()), n_steps=steps
     )
     constants = Constants(n=n, lipschitz=loss, adjacency=adjacency)
-    return _gaussian("mirror", float(np.linalg.norm(each)) * (1 - 1e-13), schedule, constants)
+    return _gaussian("mirror", float(np.linalg.norm(each)) * (1 - 1e-13), spec, constants)
 
 
 def draw(rng: Rng) -> Trial:
@@ -388,7 +388,7 @@ def draw(rng: Rng) -> Trial:
         np.concatenate([here, 1 - there]) * (1 - 1e-9), np.concatenate([there, 1 - here]) * (1 + 1e-9) + 1e-12
     )
     return Trial(
-        kind="draw", constants=constants, schedule=ExponentialSpec(inverse_temperature=beta), truth=truth
+        kind="draw", constants=constants, spec=ExponentialSpec(inverse_temperature=beta), truth=truth
     )
 
 

@@ -109,7 +109,7 @@ def rashomon_draws(rng: Rng) -> Trial:
         adjacency=adjacency,
     )  # fmt: skip
     tolerance = 1e-11 * n * loss
-    schedule = RashomonSpec(
+    spec = RashomonSpec(
         n_models=draws,
         threshold=psi,
         ramp=ramp,
@@ -117,7 +117,7 @@ def rashomon_draws(rng: Rng) -> Trial:
         tolerance=tolerance,
         max_excess=2 * loss,
     )
-    return Trial(kind="rashomon draws", constants=constants, schedule=schedule, truth=truth)
+    return Trial(kind="rashomon draws", constants=constants, spec=spec, truth=truth)
 
 
 def _solved(top: float, rise: float, level: float) -> float:
@@ -142,7 +142,7 @@ def rashomon_chains(rng: Rng) -> Trial:
         n=n, lipschitz=loss, smoothness=2 * ridge, strong_convexity=ridge, diameter=diameter, dimension=1,
         adjacency=adjacency,
     )  # fmt: skip
-    schedule = RashomonChainSpec(
+    spec = RashomonChainSpec(
         n_models=chains, threshold=0.0, inverse_temperature=beta, tolerance=1e-11 * n * loss,
         full_lipschitz=loss + ridge * diameter, step_size=eta, n_steps=steps, interior_minimizers=True,
         release=_pick(rng, "last-iterate", "trajectory"),
@@ -153,7 +153,7 @@ def rashomon_chains(rng: Rng) -> Trial:
     def truth(eps: float) -> float:  # the coin is seen
         return sum(each(eps) for each in known) / len(known)
 
-    return Trial(kind="rashomon chains", constants=constants, schedule=schedule, truth=truth)
+    return Trial(kind="rashomon chains", constants=constants, spec=spec, truth=truth)
 
 
 def iterated(rng: Rng) -> Trial:
@@ -166,7 +166,7 @@ def iterated(rng: Rng) -> Trial:
     constants = Constants(
         n=n, lipschitz=loss, smoothness=loss, diameter=1.0, dimension=1, adjacency=adjacency
     )
-    schedule = IteratedExponentialSpec(
+    spec = IteratedExponentialSpec(
         draws=tuple(ExponentialSpec(inverse_temperature=beta) for beta in betas), radii=(radius,)
     )
     cuts = (
@@ -185,7 +185,7 @@ def iterated(rng: Rng) -> Trial:
         np.concatenate([here, there]) * (1 - _MARGIN),
         np.concatenate([there, here]) * (1 + _MARGIN) + 1e-300,
     )
-    return Trial(kind="iterated", constants=constants, schedule=schedule, truth=truth)
+    return Trial(kind="iterated", constants=constants, spec=spec, truth=truth)
 
 
 def sparse_vector(rng: Rng) -> Trial:
@@ -199,7 +199,7 @@ def sparse_vector(rng: Rng) -> Trial:
         p, shift, search, answer, level = 1.0, 0.03, 0.03, _range(rng) / 1.02, 0.0
     scales = 4 / search, 2 / search  # in units of D, as everything below
     noise = NoisyAnswersSpec(answers=1, changed=1, sensitivity=unit, p=p, sigma=unit / shift)
-    schedule = CorrectedAnswersSpec(
+    spec = CorrectedAnswersSpec(
         noise=noise,
         max_corrections=1,
         search_epsilon=search,
@@ -226,9 +226,7 @@ def sparse_vector(rng: Rng) -> Trial:
         )
         return np.asarray(tails[np.searchsorted(order, places)] + (1 - missed) * laplace)
 
-    return Trial(
-        kind="sparse vector", constants=None, schedule=schedule, truth=_several(beyond(1.0), beyond(0.0), 1)
-    )
+    return Trial(kind="sparse vector", constants=None, spec=spec, truth=_several(beyond(1.0), beyond(0.0), 1))
 
 
 def _hit(lead: Floats, u: float, v: float) -> Floats:
@@ -244,7 +242,7 @@ def exact_descent(rng: Rng) -> Trial:
     sides, lipschitz = _sides(adjacency), 10.0 ** int(rng.integers(-12, 13))
     ratio = _log(rng, 0.01, 2.0) / (sides * math.sqrt(steps))  # a record over the noise of a step
     constants = Constants(n=n, lipschitz=lipschitz, smoothness=lipschitz, adjacency=adjacency, dimension=1)
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=1.0, noise_std=lipschitz / (n * ratio), n_steps=steps, secure=True,
         release=_pick(rng, "last-iterate", "trajectory"),
     )  # fmt: skip
@@ -257,7 +255,7 @@ def exact_descent(rng: Rng) -> Trial:
         np.concatenate([inner, mirrored[0]]) * (1 - _MARGIN),
         np.concatenate([outer, mirrored[1]]) * (1 + _MARGIN) + 1e-300,
     )
-    return Trial(kind="exact descent", constants=constants, schedule=schedule, truth=truth)
+    return Trial(kind="exact descent", constants=constants, spec=spec, truth=truth)
 
 
 SETS: tuple[Callable[[Rng], Any], ...] = (

@@ -35,7 +35,7 @@ class Trial:
 
     kind: str
     constants: Constants | None
-    schedule: Spec
+    spec: Spec
     truth: Truth
     mu: float | None = None
 
@@ -112,23 +112,23 @@ def mixture_truth(first: tuple[Floats, Floats], second: tuple[Floats, Floats], d
     return tests_truth(np.concatenate([here, there]) * down, np.concatenate([there, here]) * up + 1e-300)
 
 
-def chain_truth(run: _Run, schedule: NoisyGradientSpec, position: int) -> Truth:
+def chain_truth(run: _Run, spec: NoisyGradientSpec, position: int) -> Truth:
     """The Gaussian path of a record that acts at every step t = position modulo the length of an epoch."""
     factors, noises = run.factors, run.steps * run.noises
     acts = (np.arange(len(factors)) - position) % run.length == 0
     shifts = np.where(acts, run.shifts, 0.0)
-    if schedule.release == "average":
+    if spec.release == "average":
         count, weight, mean, variance = len(factors), 0.0, 0.0, 0.0
         for t in range(
             count - 1, -1, -1
         ):  # weight: what a push at step t adds to the average of the iterates
-            weight = (factors[t + 1] * weight if t + 1 < count else 0.0) + (t >= schedule.average_from)
+            weight = (factors[t + 1] * weight if t + 1 < count else 0.0) + (t >= spec.average_from)
             mean, variance = mean + weight * shifts[t], variance + (weight * noises[t]) ** 2
         return gaussian_truth(abs(mean) / math.sqrt(variance))
-    ends = {"trajectory": range(1, len(factors) + 1), "checkpoints": schedule.checkpoints}.get(
-        schedule.release, (len(factors),)
+    ends = {"trajectory": range(1, len(factors) + 1), "checkpoints": spec.checkpoints}.get(
+        spec.release, (len(factors),)
     )
-    total, begin, spread = 0.0, 0, schedule.start_scale**2
+    total, begin, spread = 0.0, 0, spec.start_scale**2
     for end in ends:
         mean, variance = 0.0, spread
         for t in range(begin, end):

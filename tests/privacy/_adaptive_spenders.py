@@ -34,7 +34,7 @@ from dplangevin.accounting.parts import (
     RenyiCurve,
     SampledGaussian,
 )
-from unit._ledger import promise
+from unit._ledger import make_guarantee
 
 sys.setrecursionlimit(20_000)
 
@@ -150,32 +150,36 @@ def jump(size: float, chance: float) -> Profile:
 
 
 KINDS: dict[str, Callable[[float, float, Any], Guarantee]] = {
-    "gaussian": lambda mu, delta, rng: promise(Gaussian(mu=mu)),
-    "pure": lambda mu, delta, rng: promise(Pure(value=mu)),
-    "token": lambda mu, delta, rng: promise(extra_delta=delta * rng.uniform(0.03, 0.5)),
-    "gaussian and token": lambda mu, delta, rng: promise(
+    "gaussian": lambda mu, delta, rng: make_guarantee(Gaussian(mu=mu)),
+    "pure": lambda mu, delta, rng: make_guarantee(Pure(value=mu)),
+    "token": lambda mu, delta, rng: make_guarantee(extra_delta=delta * rng.uniform(0.03, 0.5)),
+    "gaussian and token": lambda mu, delta, rng: make_guarantee(
         Gaussian(mu=mu), extra_delta=delta * rng.uniform(0.01, 0.2)
     ),
-    "pair": lambda mu, delta, rng: promise(Approximate(value=mu, slack=delta * rng.uniform(0.01, 0.3))),
-    "bounded range": lambda mu, delta, rng: promise(BoundedRange(value=2 * mu)),
-    "zCDP": lambda mu, delta, rng: promise(Concentrated(rho=mu**2 / 2)),
-    "RenyiCurve": lambda mu, delta, rng: promise(
+    "pair": lambda mu, delta, rng: make_guarantee(
+        Approximate(value=mu, slack=delta * rng.uniform(0.01, 0.3))
+    ),
+    "bounded range": lambda mu, delta, rng: make_guarantee(BoundedRange(value=2 * mu)),
+    "zCDP": lambda mu, delta, rng: make_guarantee(Concentrated(rho=mu**2 / 2)),
+    "RenyiCurve": lambda mu, delta, rng: make_guarantee(
         RenyiCurve(orders=(2.0, 4.0, 8.0, 32.0), values=tuple(mu**2 / 2 * a for a in (2.0, 4.0, 8.0, 40.0)))
     ),
-    "poisson": lambda mu, delta, rng: promise(
+    "poisson": lambda mu, delta, rng: make_guarantee(
         SampledGaussian(rate=0.2, noise_multiplier=0.6 / mu, sampling="poisson", count=2)
     ),
-    "without replacement": lambda mu, delta, rng: promise(
+    "without replacement": lambda mu, delta, rng: make_guarantee(
         SampledGaussian(rate=0.2, noise_multiplier=0.5 / mu, sampling="without-replacement")
     ),
-    "opposite mixtures": lambda mu, delta, rng: promise(
+    "opposite mixtures": lambda mu, delta, rng: make_guarantee(
         OppositeMixtures(rate=0.25, noise_multiplier=0.6 / mu)
     ),
-    "rare jump": lambda mu, delta, rng: promise(jump(mu * rng.uniform(0.7, 4), 10 ** rng.uniform(-5, -0.6))),
-    "generalized Gaussian": lambda mu, delta, rng: promise(
+    "rare jump": lambda mu, delta, rng: make_guarantee(
+        jump(mu * rng.uniform(0.7, 4), 10 ** rng.uniform(-5, -0.6))
+    ),
+    "generalized Gaussian": lambda mu, delta, rng: make_guarantee(
         GeneralizedGaussian(p=float(rng.choice([1.0, 3.0])), shift=mu, changed=1, answers=5)
     ),
-    "corrected noise": lambda mu, delta, rng: promise(
+    "corrected noise": lambda mu, delta, rng: make_guarantee(
         CorrectedNoise(
             noise=GeneralizedGaussian(p=4.0, shift=mu, changed=1, answers=8),
             n_corrections=1,
@@ -183,7 +187,7 @@ KINDS: dict[str, Callable[[float, float, Any], Guarantee]] = {
             answer_epsilon=mu / 3,
         )
     ),
-    "several": lambda mu, delta, rng: promise(
+    "several": lambda mu, delta, rng: make_guarantee(
         Gaussian(mu=0.6 * mu), Pure(value=0.3 * mu, count=2), BoundedRange(value=0.4 * mu)
     ),
 }

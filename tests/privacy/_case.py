@@ -1,4 +1,4 @@
-"""One row of the audit table: a mechanism in a stated configuration, honest and sabotaged."""
+"""One row of the audit table: a mechanism in a stated configuration, honest and broken."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Case:
 
     covers : the classes this row is about. exact_ratio : exact value over claimed value (mu where the claim is GDP,
     epsilon at delta otherwise); None where only `loose` says what is known.
-    sabotages : what was broken, by at least a factor 2 in mu (or in epsilon) unless `loose` says otherwise.
+    broken variants : what was broken, by at least a factor 2 in mu (or in epsilon) unless `loose` says otherwise.
     slow : left to `make audit` and the slow suite.
     """
 
@@ -38,7 +38,7 @@ class Case:
     covers: tuple[str, ...]
     claim: Guarantee
     honest: Draw
-    sabotages: Mapping[str, Draw]
+    broken_variants: Mapping[str, Draw]
     exact_ratio: float | None = None
     runs: int = 900
     loose: str = ""

@@ -40,14 +40,14 @@ def counts(words: str, **options: Any) -> Case:
         covers=("GeneralizedGaussianMechanism", "GeneralizedGaussianNoise"),
         claim=mechanism.guarantee,
         honest=ratios(mechanism, change),
-        sabotages={"noise / 2": ratios(mechanism, change, 2.0)},
+        broken_variants={"noise / 2": ratios(mechanism, change, 2.0)},
         exact_ratio=1.0,
         runs=1600,
     )
 
 
 def touched() -> Case:
-    """A record that touches 3 counts is replaced: 6 change. Noise for 3 does not keep the promise."""
+    """A record that touches 3 counts is replaced: 6 change. Noise for 3 does not keep the guarantee."""
     options: dict[str, Any] = {"k": 50, "epsilon": 2.0, "delta": DELTA, "p": 1.0, "touched_counts": 3}
     right = GeneralizedGaussianMechanism(**options)
     wrong = GeneralizedGaussianMechanism(**options, adjacency="add-remove")
@@ -59,7 +59,7 @@ def touched() -> Case:
         covers=("GeneralizedGaussianMechanism", "GeneralizedGaussianNoise"),
         claim=right.guarantee,
         honest=ratios(right, change),
-        sabotages={"sensitivity without 2": ratios(wrong, change)},
+        broken_variants={"sensitivity without 2": ratios(wrong, change)},
         exact_ratio=1.0,
         runs=1600,
     )
@@ -94,7 +94,7 @@ def queries() -> Case:
         covers=("count_queries",),
         claim=claim,
         honest=lambda side, runs, rng: released(side, runs, rng, 1.0),
-        sabotages={"epsilon x 3": lambda side, runs, rng: released(side, runs, rng, 3.0)},
+        broken_variants={"epsilon x 3": lambda side, runs, rng: released(side, runs, rng, 3.0)},
         exact_ratio=1.0,
         runs=700,
     )
@@ -137,7 +137,7 @@ def summaries() -> Case:
         covers=("summarize_table",),
         claim=summary.guarantee,
         honest=released,
-        sabotages={"no clip": unclipped},
+        broken_variants={"no clip": unclipped},
         exact_ratio=1.0,
         runs=700,
         slow=True,
@@ -155,7 +155,7 @@ def sparse() -> Case:
         covers=("SparseVectorCorrection", "SparseVector"),
         claim=mechanism.guarantee,
         honest=ratios(mechanism, change, widest=2.0),
-        sabotages={"noise / 2": ratios(mechanism, change, 2.0, widest=2.0)},
+        broken_variants={"noise / 2": ratios(mechanism, change, 2.0, widest=2.0)},
         loose="98% of the budget is the counts', which this attack attains; the correction's share it cannot see",
         runs=1600,
     )
@@ -185,14 +185,14 @@ def largest_norm(words: str, change: Any, shrink: float = 2.0, loose: str = "", 
         covers=("GeneralizedGaussianMechanism", "MaxNormNoise"),
         claim=mechanism.guarantee,
         honest=scored(1.0),
-        sabotages={f"noise / {shrink:g}": scored(shrink)},
+        broken_variants={f"noise / {shrink:g}": scored(shrink)},
         exact_ratio=None if loose else 1.0,
         loose=loose,
         runs=1600,
     )
 
 
-ON_GRID = "on the grid the promise is pure epsilon, which the Laplace curve of the noise does not attain at this delta"
+ON_GRID = "on the grid the guarantee is pure epsilon; the Laplace curve of the noise does not attain it at this delta"
 CASES = (
     largest_norm("20 counts, p = inf", [1.0] * 20, k=20),
     largest_norm(

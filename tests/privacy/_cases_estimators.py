@@ -27,10 +27,8 @@ CURVE = {"columns": {"x": {"range": [-1.0, 1.0]}}}
 
 def weak_run(plan: Plan, *args: Any, **kwargs: Any) -> Any:
     """The mechanism with half of the noise that was paid for; a quarter for curves, whose rows are never opposite."""
-    schedule: Any = plan.spec
-    weaker = replace(
-        schedule, density_scale=schedule.density_scale / (2 if plan.problem.n_columns == 1 else 4)
-    )
+    spec: Any = plan.spec
+    weaker = replace(spec, density_scale=spec.density_scale / (2 if plan.problem.n_columns == 1 else 4))
     return run_plan(Plan(problem=plan.problem, spec=weaker, delta=plan.delta), *args, **kwargs)
 
 
@@ -67,7 +65,7 @@ def case(cls: type) -> Case:
         covers=(cls.__name__,),
         claim=fitted(cls, 0, 0).privacy_,
         honest=honest,
-        sabotages={"noise / 4" if cls in ADDITIVE else "noise / 2": weak},
+        broken_variants={"noise / 4" if cls in ADDITIVE else "noise / 2": weak},
         exact_ratio=_ratio(cls),
         runs=900 if cls in ADDITIVE else 400,
         slow=cls in ADDITIVE,
@@ -80,8 +78,8 @@ def _ratio(cls: type) -> float:
     minima = []
     for side in (0, 1):
         plan = fitted(cls, side, 0).plan_.plan
-        schedule = replace(plan.spec, density_scale=1e-9 * plan.spec.density_scale)
-        silent = Plan(problem=plan.problem, spec=schedule, delta=DELTA)
+        spec = replace(plan.spec, density_scale=1e-9 * plan.spec.density_scale)
+        silent = Plan(problem=plan.problem, spec=spec, delta=DELTA)
         with patch.object(_base, "run_plan", lambda _plan, *a, silent=silent, **k: run_plan(silent, *a, **k)):
             minima.append(float(np.ravel(fitted(cls, side, 0).coef_)[0]))
     scale = model.plan_.plan.spec.density_scale

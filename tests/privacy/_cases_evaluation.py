@@ -18,7 +18,7 @@ from dplangevin.mechanisms.noisy_answers.curvature import _exact_sums
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from privacy._case import Case, Draw
 
 
@@ -35,51 +35,55 @@ class Model:
         return np.column_stack([1 - score, score])
 
 
-def runs_of(plan: NoisySumsSpec, sides: tuple[list[np.ndarray], list[np.ndarray]], factor: float) -> Draw:
+def runs_of(
+    plan: NoisySumsSpec, neighbours: tuple[list[np.ndarray], list[np.ndarray]], factor: float
+) -> Draw:
     """Noisy sums scored by the likelihood ratio (geometric noise), or projected on the direction that differs."""
     weaker = replace(plan, groups=tuple(replace(group, scale=group.scale / factor) for group in plan.groups))
-    run = priced(weaker)
+    run = certify_spec(weaker)
 
     def ratio(values: Any) -> float:
         total = 0.0
-        for v, a, b, group in zip(values, *sides, plan.groups, strict=True):
+        for v, a, b, group in zip(values, *neighbours, plan.groups, strict=True):
             gain = np.abs(v - a) - np.abs(v - b) if plan.noise == "geometric" else v * (b - a) / group.scale
             total += float(np.sum(gain)) / group.scale
         return total
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         seed = None if plan.secure else rng
-        return np.array([ratio(NoisySums().run(run, lambda: sides[side], seed).values) for _ in range(runs)])
+        return np.array(
+            [ratio(NoisySums().run(run, lambda: neighbours[side], seed).values) for _ in range(runs)]
+        )
 
     return draw
 
 
-def priced(schedule: Any) -> CertifiedSpec:
-    return CertifiedSpec(spec=schedule, delta=1e-6 if getattr(schedule, "noise", "") == "gaussian" else 0.0)
+def certify_spec(spec: Any) -> CertifiedSpec:
+    return CertifiedSpec(spec=spec, delta=1e-6 if getattr(spec, "noise", "") == "gaussian" else 0.0)
 
 
-def exact(plan: NoisySumsSpec, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
+def exact(plan: NoisySumsSpec, neighbours: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
     """epsilon (mu) of this pair over the claim: how far the sums move, in units of the noise."""
     order = 1 if plan.noise == "geometric" else 2
     moves = [
         float(np.linalg.norm(np.ravel(b - a), order)) / group.scale
-        for a, b, group in zip(*sides, plan.groups, strict=True)
+        for a, b, group in zip(*neighbours, plan.groups, strict=True)
     ]
     if plan.noise == "gaussian":
-        return float(np.linalg.norm(moves)) / (priced(plan).guarantee.mu or np.nan)
-    return sum(moves) / priced(plan).guarantee.epsilon(0.0)
+        return float(np.linalg.norm(moves)) / (certify_spec(plan).guarantee.mu or np.nan)
+    return sum(moves) / certify_spec(plan).guarantee.epsilon(0.0)
 
 
-def sums(name: str, words: str, plan: Any, sides: Any, *, two: bool = False) -> Case:
+def sums(name: str, words: str, plan: Any, neighbours: Any, *, two: bool = False) -> Case:
     word = "sensitivity without 2" if two else "noise / 2"
     return Case(
         name=name,
         configuration=words,
         covers=("NoisySums",),
-        claim=priced(plan).guarantee,
-        honest=runs_of(plan, sides, 1.0),
-        sabotages={word: runs_of(plan, sides, 2.0)},
-        exact_ratio=exact(plan, sides),
+        claim=certify_spec(plan).guarantee,
+        honest=runs_of(plan, neighbours, 1.0),
+        broken_variants={word: runs_of(plan, neighbours, 2.0)},
+        exact_ratio=exact(plan, neighbours),
         runs=1500 if plan.secure else 4000,
     )
 
@@ -100,7 +104,7 @@ def losses(metric: str, adjacency: str, *, secure: bool = False, delta: float = 
 
 
 def histogram(adjacency: str) -> Case:
-    """Sabotage by 2: under replace-one that is the noise of someone who forgot that two counts move."""
+    """Half the noise: under replace-one, that of someone who forgot that two counts move."""
     edges = _scoring.bin_edges(4)
     X, y = np.array([[0.1], [0.9], [0.4]]), np.array([0, 1, 1])
     other_X, other_y = X[1:], y[1:]
@@ -119,7 +123,7 @@ def selection(adjacency: str, *, secure: bool = False) -> Case:
     totals = [np.array([5.0, 5.0]), np.array([4.0, 6.0] if adjacency == "replace-one" else [5.0, 6.0])]
 
     def draw(factor: float) -> Draw:
-        run = priced(replace(plan, scale=plan.scale / factor))
+        run = certify_spec(replace(plan, scale=plan.scale / factor))
 
         def wins(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
             seed = None if secure else rng
@@ -133,9 +137,9 @@ def selection(adjacency: str, *, secure: bool = False) -> Case:
         name="private selection (noisy max)",
         configuration=f"two candidates, a tie, {adjacency}{', secure' * secure}",
         covers=("NoisyMax",),
-        claim=priced(plan).guarantee,
+        claim=certify_spec(plan).guarantee,
         honest=draw(1.0),
-        sabotages={"noise / 4": draw(4.0)},
+        broken_variants={"noise / 4": draw(4.0)},
         loose="one bit: from a tie at most 0.55 of epsilon shows, so only a factor of 4 is caught",
         runs=2000 if secure else 4000,
     )
@@ -151,13 +155,13 @@ def curvature(delta: float, model: str = "logistic") -> Case:
     _, both = plan_with_intervals(0.6, Request(**options))
     worst = {"logistic": [0.0, 0.0], "svc": [0.01, 0.01], "multinomial": [0.0, 0.0, -40.0] * 2}
     problem, theta = both.plan.problem, np.array(worst[model])
-    schedule: Any = both.curvature.spec
+    spec: Any = both.curvature.spec
     first, second = (
-        _exact_sums(ArrayDataset([row, [0.6, 0.0]], [1, 1], problem), theta, schedule.sizes)
+        _exact_sums(ArrayDataset([row, [0.6, 0.0]], [1, 1], problem), theta, spec.sizes)
         for row in ([1.0, 0.0], [0.0, 1.0])
     )
     words = f"{model}, {'Gaussian noise' if delta else 'pure'}"
-    return sums("curvature", words, schedule, (first, second))
+    return sums("curvature", words, spec, (first, second))
 
 
 def score() -> Case:
@@ -178,7 +182,7 @@ def score() -> Case:
         covers=("private_score",),
         claim=private_score(Model(), X, labels[0], epsilon=1.0, random_state=0).guarantee,
         honest=draw(1.0),
-        sabotages={"noise / 2": draw(2.0)},
+        broken_variants={"noise / 2": draw(2.0)},
         exact_ratio=1.0,
         runs=400,
     )
@@ -192,10 +196,8 @@ def intervals() -> Case:
         "theorem": None, "weight_bound": 1.0,
     }  # fmt: skip
     _, both = plan_with_intervals(0.15, Request(**options))
-    schedule: Any = both.plan.spec
-    weak = replace(
-        both, plan=replace(both.plan, spec=replace(schedule, density_scale=schedule.density_scale / 16))
-    )
+    spec: Any = both.plan.spec
+    weak = replace(both, plan=replace(both.plan, spec=replace(spec, density_scale=spec.density_scale / 16)))
     tables = [ArrayDataset([[1.0], [1.0]], labels, both.plan.problem) for labels in ([1, 1], [0, 1])]
 
     def draw(run: Any) -> Draw:
@@ -212,7 +214,7 @@ def intervals() -> Case:
         covers=("run_with_intervals",),
         claim=both.guarantee,
         honest=draw(both),
-        sabotages={"noise / 16": draw(weak)},
+        broken_variants={"noise / 16": draw(weak)},
         loose="85% of the budget is the coefficient's, and near 0 a label moves a logistic slope by half of its bound",
         runs=400,
     )

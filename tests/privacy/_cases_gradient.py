@@ -31,10 +31,11 @@ def linear_problem(n: int, adjacency: str = "replace-one", ridge: float = 0.0) -
     )
 
 
-def runs_of(plan: Plan, sides: tuple[list[int], list[int]]) -> Draw:
-    """Released values of runs on records that pull with these signs; whole trajectories where they are released."""
+def runs_of(plan: Plan, neighbours: tuple[list[int], list[int]]) -> Draw:
+    """TriedRelease values of runs on records that pull with these signs; whole trajectories where they are released."""
     tables = [
-        ArrayDataset(np.ones((len(pulls), 1)), FAR * np.array(pulls, float), plan.problem) for pulls in sides
+        ArrayDataset(np.ones((len(pulls), 1)), FAR * np.array(pulls, float), plan.problem)
+        for pulls in neighbours
     ]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
@@ -49,7 +50,7 @@ def runs_of(plan: Plan, sides: tuple[list[int], list[int]]) -> Draw:
 def pair(
     name: str,
     options: dict[str, Any],
-    sides: tuple[list[int], list[int]],
+    neighbours: tuple[list[int], list[int]],
     ratio: float,
     *,
     adjacency: str = "replace-one",
@@ -57,22 +58,24 @@ def pair(
     leak: bool = False,
     **more: Any,
 ) -> Case:
-    of = linear_problem(max(map(len, sides)), adjacency, ridge)
-    schedule = NoisyGradientSpec(**options)
-    theorem = "composition" if schedule.sampling == "shuffle" else None
-    honest = Plan(problem=of, spec=schedule, delta=1e-2, theorem=theorem)
-    weak = replace(schedule, noise_std=options["noise_std"] / 2)
-    sabotages = {"noise / 2": runs_of(Plan(problem=of, spec=weak, delta=1e-2, theorem=theorem), sides)}
+    of = linear_problem(max(map(len, neighbours)), adjacency, ridge)
+    spec = NoisyGradientSpec(**options)
+    theorem = "composition" if spec.sampling == "shuffle" else None
+    honest = Plan(problem=of, spec=spec, delta=1e-2, theorem=theorem)
+    weak = replace(spec, noise_std=options["noise_std"] / 2)
+    broken_variants = {
+        "noise / 2": runs_of(Plan(problem=of, spec=weak, delta=1e-2, theorem=theorem), neighbours)
+    }
     if leak:
-        every = replace(schedule, release="trajectory")
-        sabotages["iterates leak"] = runs_of(Plan(problem=of, spec=every, delta=1e-2), sides)
+        every = replace(spec, release="trajectory")
+        broken_variants["iterates leak"] = runs_of(Plan(problem=of, spec=every, delta=1e-2), neighbours)
     return Case(
         name="noisy gradient descent",
         configuration=name,
         covers=COVERS,
         claim=honest.guarantee,
-        honest=runs_of(honest, sides),
-        sabotages=sabotages,
+        honest=runs_of(honest, neighbours),
+        broken_variants=broken_variants,
         exact_ratio=ratio,
         **more,
     )
@@ -94,7 +97,7 @@ def no_factor_two() -> Case:
         covers=COVERS,
         claim=honest.guarantee,
         honest=runs_of(honest, ([1], [-1])),
-        sabotages={"sensitivity without 2": runs_of(wrong, ([1], [-1]))},
+        broken_variants={"sensitivity without 2": runs_of(wrong, ([1], [-1]))},
         exact_ratio=1.0,
     )
 
@@ -132,7 +135,7 @@ def classes() -> Case:
         covers=(*COVERS, "Softmax"),
         claim=plan.guarantee,
         honest=draw,
-        sabotages={"seed shared by classes": shared},
+        broken_variants={"seed shared by classes": shared},
         exact_ratio=1.0,
     )
 

@@ -35,36 +35,36 @@ def flat_problem(adjacency: str, norm: float) -> Problem:
     )
 
 
-def runs_of(of: Problem, schedule: Spec, delta: float) -> Draw:
-    """Released values on the record (norm, 1) against (norm, -1), or against no record."""
-    plan, norm = Plan(problem=of, spec=schedule, delta=delta), of.bounds.data_norm
+def runs_of(of: Problem, spec: Spec, delta: float) -> Draw:
+    """TriedRelease values on the record (norm, 1) against (norm, -1), or against no record."""
+    plan, norm = Plan(problem=of, spec=spec, delta=delta), of.bounds.data_norm
     other = ([[norm]], [-1.0]) if of.adjacency == "replace-one" else (np.zeros((0, 1)), np.zeros(0))
     tables = [ArrayDataset(*rows, of) for rows in (([[norm]], [1.0]), other)]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        seed = None if getattr(schedule, "secure", False) else rng
+        seed = None if getattr(spec, "secure", False) else rng
         return np.array([run_plan(plan, tables[side], seed).value[0] for _ in range(runs)])
 
     return draw
 
 
-def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **more: Any) -> Case:
-    """reach : how far the noiseless answer moves, in units in which the noise has scale `density_scale`."""
+def pair(name: str, of: Problem, spec: Any, delta: float, shift: float, **more: Any) -> Case:
+    """shift : how far the noiseless answer moves, in units in which the noise has scale `density_scale`."""
     weakened = more.pop("weakened", ("density_scale",))
     cover = more.pop("cover")
-    claim = Plan(problem=of, spec=schedule, delta=delta).guarantee
-    scale = getattr(schedule, weakened[-1])
-    exact = gdp_epsilon(reach / scale, delta) if delta else reach / scale
-    weak = replace(schedule, **{part: getattr(schedule, part) / 2 for part in weakened})
+    claim = Plan(problem=of, spec=spec, delta=delta).guarantee
+    scale = getattr(spec, weakened[-1])
+    exact = gdp_epsilon(shift / scale, delta) if delta else shift / scale
+    weak = replace(spec, **{part: getattr(spec, part) / 2 for part in weakened})
     word = "sensitivity without 2" if of.adjacency == "replace-one" else "noise / 2"
     return Case(
         name=name,
         configuration=f"{of.adjacency}, data_norm {of.bounds.data_norm:g}"
-        + (", secure" if getattr(schedule, "secure", False) else ""),
+        + (", secure" if getattr(spec, "secure", False) else ""),
         covers=(cover,),
         claim=claim,
-        honest=runs_of(of, schedule, delta),
-        sabotages={word: runs_of(of, weak, delta)},
+        honest=runs_of(of, spec, delta),
+        broken_variants={word: runs_of(of, weak, delta)},
         exact_ratio=exact / claim.epsilon(delta),
         **more,
     )
@@ -73,28 +73,28 @@ def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **mo
 def objective(adjacency: str, norm: float, delta: float, *, secure: bool = False) -> Case:
     of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
-    schedule = calibrate_objective_perturbation(of.constants, secure=secure, **options)
+    spec = calibrate_objective_perturbation(of.constants, secure=secure, **options)
     name = "objective perturbation, " + ("pure" if delta == 0 else "Gaussian")
     more: dict[str, Any] = {"runs": 3000, "slow": True} if secure else {}
-    return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation", **more)
+    return pair(name, of, spec, delta, records * PULL * norm, cover="ObjectivePerturbation", **more)
 
 
 def output(adjacency: str, norm: float, delta: float, *, secure: bool = False) -> Case:
     of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
-    schedule = calibrate_output_perturbation(of.constants, secure=secure, **options)
+    spec = calibrate_output_perturbation(of.constants, secure=secure, **options)
     name = "output perturbation, " + ("pure" if delta == 0 else "Gaussian")
     more: dict[str, Any] = {"runs": 1600, "slow": True} if secure else {}
-    return pair(name, of, schedule, delta, records * PULL / (200 * norm), cover="OutputPerturbation", **more)
+    return pair(name, of, spec, delta, records * PULL / (200 * norm), cover="OutputPerturbation", **more)
 
 
 def moments(norm: float, *, secure: bool = False) -> Case:
     """A high floor makes theta the noisy cross moment over it; the worst replacement keeps the row and flips y."""
     of = replace(flat_problem("replace-one", norm), loss=Clipped(Squared(), 1.0), ridge=0.0)
-    schedule = SufficientStatisticsSpec(
+    spec = SufficientStatisticsSpec(
         gram_noise_std=3 * norm**2, cross_noise_std=2 * norm, eigenvalue_floor=1e9, secure=secure
     )
-    return pair("sufficient statistics", of, schedule, 1e-2, 2 * norm, cover="SufficientStatistics",
+    return pair("sufficient statistics", of, spec, 1e-2, 2 * norm, cover="SufficientStatistics",
                 weakened=("gram_noise_std", "cross_noise_std"))  # fmt: skip
 
 

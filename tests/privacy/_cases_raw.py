@@ -24,12 +24,12 @@ from privacy._case import Case, Draw
 DELTA, COLUMNS, MU, TAIL = 0.05, 9, 1.5, 0.02
 
 
-def _ranges(schedule: LearnedSchemaSpec) -> Draw:
+def _ranges(spec: LearnedSchemaSpec) -> Draw:
     """A record in the first cell of every column, or in the second."""
-    plan = CertifiedSpec(spec=schedule, delta=DELTA)
+    plan = CertifiedSpec(spec=spec, delta=DELTA)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        cells = np.zeros((COLUMNS, schedule.n_cells))
+        cells = np.zeros((COLUMNS, spec.n_cells))
         cells[:, side] = 1
         exact = CellCounts(cells, [])
         found = [LearnedSchemaMechanism().run(plan, lambda: exact, rng).cells for _ in range(runs)]
@@ -38,9 +38,9 @@ def _ranges(schedule: LearnedSchemaSpec) -> Draw:
     return draw
 
 
-def _categories(schedule: LearnedSchemaSpec) -> Draw:
+def _categories(spec: LearnedSchemaSpec) -> Draw:
     """A record with a common label in one column and its own in the other, or with other labels in both."""
-    plan = CertifiedSpec(spec=schedule, delta=DELTA)
+    plan = CertifiedSpec(spec=spec, delta=DELTA)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         first = {"a": 1000 + side, "b": 1001 - side}
@@ -113,8 +113,8 @@ def _wholes(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
 
 def _third(plan: Plan, *args: Any, **kwargs: Any) -> Any:
     """The fit with a third of the noise that was paid for."""
-    schedule: Any = plan.spec
-    weaker = replace(schedule, density_scale=schedule.density_scale / 3)
+    spec: Any = plan.spec
+    weaker = replace(spec, density_scale=spec.density_scale / 3)
     return run_plan(Plan(problem=plan.problem, spec=weaker, delta=plan.delta), *args, **kwargs)
 
 
@@ -123,19 +123,19 @@ def _weak_wholes(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         return _wholes(side, runs, rng)
 
 
-def _selected(schedule: RepeatedSelectionSpec, noise: float) -> Draw:
+def _selected(spec: RepeatedSelectionSpec, noise: float) -> Draw:
     """Attempts that release a record's number with noise, the largest of which wins."""
-    plan = CertifiedSpec(spec=schedule, delta=DELTA)
-    group = SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / schedule.mu)
-    price = CertifiedSpec(
+    plan = CertifiedSpec(spec=spec, delta=DELTA)
+    group = SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / spec.mu)
+    certified = CertifiedSpec(
         spec=NoisySumsSpec(groups=(group,), noise="gaussian", adjacency="replace-one"), delta=DELTA
     )
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         def attempt(_: int, rng: np.random.Generator) -> tuple[float, None, str]:
-            return side + noise / schedule.mu * float(rng.rng.standard_normal()), None, ""
+            return side + noise / spec.mu * float(rng.rng.standard_normal()), None, ""
 
-        attempts = CandidateAttempts(fit_specs=(price,), score_specs=(price,), run_attempt=attempt)
+        attempts = CandidateAttempts(fit_specs=(certified,), score_specs=(certified,), run_attempt=attempt)
         return np.array([RepeatedSelection().run(plan, attempts, rng).score for _ in range(runs)])
 
     return draw
@@ -155,7 +155,7 @@ CASES = (
         covers=("RepeatedSelection",),
         claim=CertifiedSpec(spec=SELECTION, delta=DELTA).guarantee,
         honest=_selected(SELECTION, 1.0),
-        sabotages={"noise / 6": _selected(SELECTION, 1 / 6)},
+        broken_variants={"noise / 6": _selected(SELECTION, 1 / 6)},
         loose="the score carries what is released, so the pair of the proof is not attained",
     ),
     Case(
@@ -164,7 +164,9 @@ CASES = (
         covers=("LearnedSchemaMechanism",),
         claim=CertifiedSpec(spec=RANGES, delta=DELTA).guarantee,
         honest=_ranges(RANGES),
-        sabotages={"sensitivity of one column": _ranges(replace(RANGES, scale=RANGES.scale / COLUMNS**0.5))},
+        broken_variants={
+            "sensitivity of one column": _ranges(replace(RANGES, scale=RANGES.scale / COLUMNS**0.5))
+        },
         exact_ratio=1.0,
     ),
     Case(
@@ -173,7 +175,7 @@ CASES = (
         covers=("LearnedSchemaMechanism",),
         claim=CertifiedSpec(spec=LABELS, delta=DELTA).guarantee,
         honest=_categories(LABELS),
-        sabotages={
+        broken_variants={
             "threshold without its delta": _categories(replace(LABELS, threshold=1.0)),
             "sensitivity of one count": _categories(replace(LABELS, scale=LABELS.scale / 2)),
         },
@@ -185,7 +187,7 @@ CASES = (
         covers=("DPLogisticRegression",),
         claim=_person(0, 0).privacy_,
         honest=_persons,
-        sabotages={"person bound not enforced": _everybody},
+        broken_variants={"person bound not enforced": _everybody},
         loose="as the estimators, within 5%",
         runs=150,
         slow=True,
@@ -196,7 +198,7 @@ CASES = (
         covers=("DPLogisticRegression",),
         claim=_whole(0, 0).privacy_,
         honest=_wholes,
-        sabotages={"noise / 3": _weak_wholes},
+        broken_variants={"noise / 3": _weak_wholes},
         loose="the pair moves the fit alone, not what was spent on the ranges",
         runs=150,
         slow=True,

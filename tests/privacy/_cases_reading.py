@@ -1,4 +1,4 @@
-"""Type canaries: one record that would change the type of its column, for every entry; old readings as sabotages."""
+"""Type canaries: one record that would change the type of its column; old readings are the broken variants."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def entry(name: str, read: Callable[[list[Any]], Table], old: Callable[[list[Any
         covers=("tables",),
         claim=MECHANISM.guarantee,
         honest=noisy((first, second)),
-        sabotages={"types of the container": noisy((texts(old(SIDES[0])), texts(old(SIDES[1]))))},
+        broken_variants={"types of the container": noisy((texts(old(SIDES[0])), texts(old(SIDES[1]))))},
         loose="the canary leaves one cell and enters none",
         runs=300,
     )
@@ -87,7 +87,7 @@ def labels() -> Case:
         covers=("tables",),
         claim=MECHANISM.guarantee,
         honest=counts(encode),
-        sabotages={"labels merged by NumPy": counts(old)},
+        broken_variants={"labels merged by NumPy": counts(old)},
         loose="the canary leaves one cell and enters none",
         runs=300,
     )
@@ -108,7 +108,7 @@ def scalars(name: str, make: Callable[[int], Any]) -> Case:
         covers=("tables",),
         claim=MECHANISM.guarantee,
         honest=counts(encode),
-        sabotages={"whatever NumPy reads": counts(lambda given: encode(old_column("list", given)))},
+        broken_variants={"whatever NumPy reads": counts(lambda given: encode(old_column("list", given)))},
         loose="the canary leaves one cell and enters none",
         runs=300,
     )

@@ -1,4 +1,4 @@
-"""The region's slack and curvature, read off real records: the worst pairs of the proofs, honest and sabotaged."""
+"""The region's slack and curvature, read off real records: the worst pairs of the proofs, honest and broken."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def _flip_totals() -> list[float]:
     return found
 
 
-def _slack_runs(schedule: SlackSpec, totals: list[float]) -> Draw:
-    plan = CertifiedSpec(spec=schedule, delta=DELTA)
+def _slack_runs(spec: SlackSpec, totals: list[float]) -> Draw:
+    plan = CertifiedSpec(spec=spec, delta=DELTA)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         exact = [np.array([totals[side]])]
@@ -59,8 +59,8 @@ def _slack_runs(schedule: SlackSpec, totals: list[float]) -> Draw:
     return draw
 
 
-def _curvature_runs(schedule: NoisySumsSpec) -> Draw:
-    plan, centre = CertifiedSpec(spec=schedule, delta=DELTA), np.zeros(2)
+def _curvature_runs(spec: NoisySumsSpec) -> Draw:
+    plan, centre = CertifiedSpec(spec=spec, delta=DELTA), np.zeros(2)
     tables = [ArrayDataset(np.eye(2)[[i]], [0.0], PROBLEM) for i in (0, 1)]
     sums = [data.sum_over_blocks(majorant_sum, OBJECTIVE, centre) for data in tables]
     along = sums[0] - sums[1]
@@ -83,7 +83,9 @@ def slack() -> Case:
         covers=("NoisySlack",),
         claim=CertifiedSpec(spec=honest, delta=DELTA).guarantee,
         honest=_slack_runs(honest, totals),
-        sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)},
+        broken_variants={
+            "reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)
+        },
         exact_ratio=abs(totals[0] - totals[1]) / honest.sensitivity,
     )
 
@@ -98,7 +100,7 @@ def curvature() -> Case:
         covers=("NoisySums",),
         claim=CertifiedSpec(spec=honest, delta=DELTA).guarantee,
         honest=_curvature_runs(honest),
-        sabotages={"noise / 2": _curvature_runs(half)},
+        broken_variants={"noise / 2": _curvature_runs(half)},
         exact_ratio=1.0,
     )
 
@@ -113,7 +115,9 @@ def flips() -> Case:
         covers=("NoisySlack",),
         claim=CertifiedSpec(spec=honest, delta=DELTA).guarantee,
         honest=_slack_runs(honest, totals),
-        sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)},
+        broken_variants={
+            "reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)
+        },
         exact_ratio=abs(totals[0] - totals[1]) / honest.sensitivity,
         slow=True,
     )

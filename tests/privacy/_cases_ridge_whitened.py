@@ -29,7 +29,7 @@ from privacy._case import Case, Draw
 Floats = NDArray[np.float64]
 COVERS = ("RidgeWhitenedDescent",)
 DELTA, NORM, CLIP = 1e-2, 3.0, 0.25
-SCHEDULE = RidgeWhitenedSpec(moment_noise_std=1.0, noise_std=0.25, step_cap=4.0, secure=True)
+SPEC = RidgeWhitenedSpec(moment_noise_std=1.0, noise_std=0.25, step_cap=4.0, secure=True)
 
 
 def problem(adjacency: str) -> Problem:
@@ -43,15 +43,15 @@ def problem(adjacency: str) -> Problem:
     )
 
 
-GRID = row_grid(SCHEDULE, problem("replace-one"))
+GRID = row_grid(SPEC, problem("replace-one"))
 STRETCHED = RidgeCoordinates(n_columns=2).refine(np.diag([0.03, 0.02]), 1e-3, GRID)
 """Coordinates of a moment that was released before: rows along both axes are far beyond the bound."""
 
 
 def claimed(adjacency: str, mu: float) -> Guarantee:
-    """The promise of one part."""
+    """The guarantee of one part."""
     constants = problem(adjacency).constants
-    part = RidgeWhitenedComposition().guarantee(constants, SCHEDULE, (Gaussian(mu=mu),))
+    part = RidgeWhitenedComposition().guarantee(constants, SPEC, (Gaussian(mu=mu),))
     return replace(part, at_delta=DELTA)
 
 
@@ -80,7 +80,7 @@ def further_moments(adjacency: str, noise: float) -> Draw:
     return draw
 
 
-def steps(adjacency: str, *, weighted: bool = True, noise: float = SCHEDULE.noise_std) -> Draw:
+def steps(adjacency: str, *, weighted: bool = True, noise: float = SPEC.noise_std) -> Draw:
     """One step: the same long row with the slopes of either label; without its weight it is beyond the bound."""
     sides = tables(adjacency, NORM * np.array([[0.0, 1.0], [0.0, 1.0]]), (1.0, 0.0))
     step = PlannedDescent(n_steps=1, step_size=1.0, noise_std=noise, is_accelerated=False)
@@ -108,7 +108,7 @@ def moment_case(adjacency: str) -> Case:
         covers=COVERS,
         claim=claimed(adjacency, math.sqrt(2.0) if adjacency == "replace-one" else 1.0),
         honest=further_moments(adjacency, 1.0),
-        sabotages={"half the noise": further_moments(adjacency, 0.5)},
+        broken_variants={"half the noise": further_moments(adjacency, 0.5)},
         exact_ratio=1.0,
     )
 
@@ -118,11 +118,11 @@ def step_case(adjacency: str) -> Case:
         name="ridge-whitened descent, one step of two scores",
         configuration=f"{adjacency}, moments fixed",
         covers=COVERS,
-        claim=claimed(adjacency, (2 if adjacency == "replace-one" else 1) * CLIP / SCHEDULE.noise_std),
+        claim=claimed(adjacency, (2 if adjacency == "replace-one" else 1) * CLIP / SPEC.noise_std),
         honest=steps(adjacency),
-        sabotages={
+        broken_variants={
             "rows without their weights": steps(adjacency, weighted=False),
-            "half the noise": steps(adjacency, noise=SCHEDULE.noise_std / 2),
+            "half the noise": steps(adjacency, noise=SPEC.noise_std / 2),
         },
         exact_ratio=1.0,
         runs=600,
@@ -151,7 +151,7 @@ def whole(moment_noise_std: float) -> Draw:
     return draw
 
 
-WHOLE = replace(SCHEDULE, moment_noise_std=2.0, noise_std=2.0)
+WHOLE = replace(SPEC, moment_noise_std=2.0, noise_std=2.0)
 CASES = (
     moment_case("replace-one"),
     moment_case("add-remove"),
@@ -163,7 +163,7 @@ CASES = (
         covers=COVERS,
         claim=Plan(problem=problem("replace-one"), spec=WHOLE, delta=DELTA).guarantee,
         honest=whole(2.0),
-        sabotages={"three tenths of the noise of a moment": whole(0.6)},
+        broken_variants={"three tenths of the noise of a moment": whole(0.6)},
         loose="the attack looks at the first moment, one of nine releases",
         runs=400,
     ),

@@ -43,7 +43,7 @@ COVERS = ("WhitenedDescent",)
 DELTA, NORM = 1e-2, 3.0
 STRETCH = 4.0
 FIXED = np.diag([0.5, 0.02])  # the moment that was released before
-SCHEDULE = WhitenedSpec(moment_noise_std=1.0, noise_std=0.5, n_steps=1, step_size=4.0, coef_bound=10.0)
+SPEC = WhitenedSpec(moment_noise_std=1.0, noise_std=0.5, n_steps=1, step_size=4.0, coef_bound=10.0)
 
 
 def problem(adjacency: str) -> Problem:
@@ -58,9 +58,9 @@ def problem(adjacency: str) -> Problem:
 
 
 def claimed(adjacency: str, mu: float) -> Guarantee:
-    """The promise of one part."""
+    """The guarantee of one part."""
     constants = problem(adjacency).constants
-    part = WhitenedComposition().guarantee(constants, SCHEDULE, (Gaussian(mu=mu),))
+    part = WhitenedComposition().guarantee(constants, SPEC, (Gaussian(mu=mu),))
     return replace(part, at_delta=DELTA)
 
 
@@ -79,12 +79,12 @@ def isometric(matrix: Floats) -> Floats:
 
 def first_moments(adjacency: str, noise: float) -> Draw:
     sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
-    schedule = replace(SCHEDULE, moment_noise_std=noise)
+    spec = replace(SPEC, moment_noise_std=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         return np.array(
             [
-                isometric(release_second_moments(schedule, sides[side], NoiseDraws(rng=rng))[0])
+                isometric(release_second_moments(spec, sides[side], NoiseDraws(rng=rng))[0])
                 for _ in range(runs)
             ]
         )
@@ -95,11 +95,11 @@ def first_moments(adjacency: str, noise: float) -> Draw:
 def second_moments(adjacency: str, noise: float) -> Draw:
     """The second look, the first one fixed: its own rows at right angles are those of the stretched coordinates."""
     sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
-    schedule, frame = replace(SCHEDULE, moment_noise_std=noise), WhiteningTransform(STRETCH * np.eye(2), 2.0)
+    spec, frame = replace(SPEC, moment_noise_std=noise), WhiteningTransform(STRETCH * np.eye(2), 2.0)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         exact = second_moment_sum(sides[side], frame) / sides[side].problem.n
-        return np.array([isometric(add_symmetric_noise(schedule, exact, rng)) for _ in range(runs)])
+        return np.array([isometric(add_symmetric_noise(spec, exact, rng)) for _ in range(runs)])
 
     return draw
 
@@ -113,11 +113,11 @@ def curvatures(adjacency: str, noise: float, limit: float = 0.25) -> Draw:
     kept = [ArrayDataset(NORM * row[None], np.ones(1), of) for row in np.eye(2)]
     if adjacency == "add-remove":
         kept[1] = ArrayDataset(np.zeros((0, 2)), np.zeros(0), of)
-    schedule = replace(SCHEDULE, curvature_noise_std=noise)
+    spec = replace(SPEC, curvature_noise_std=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         at = (stretched(), np.zeros(2), NoiseDraws(rng=rng), CurvatureLimit(limit))
-        made = [release_curvature(schedule, kept[side], *at) for _ in range(runs)]
+        made = [release_curvature(spec, kept[side], *at) for _ in range(runs)]
         return np.array([isometric(found.matrix / found.noise_std * noise) for found in made])
 
     return draw
@@ -138,13 +138,13 @@ def squared_slopes(adjacency: str, noise: float) -> Draw:
     kept = [ArrayDataset(rows[i : i + 1], np.array([labels[i]]), of) for i in (0, 1)]
     if adjacency == "add-remove":
         kept[1] = ArrayDataset(np.zeros((0, 2)), np.zeros(0), of)
-    schedule = replace(SCHEDULE, curvature_noise_std=1.0, slope_noise_std=noise)
+    spec = replace(SPEC, curvature_noise_std=1.0, slope_noise_std=noise)
     # at this point the score is 1/2: one label is as far from it as the clip, the other is met
     at = np.array([0.3, 0.4]) / NORM
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         made = [
-            release_curvature(schedule, kept[side], stretched(), at, NoiseDraws(rng=rng), CurvatureLimit(1.0))
+            release_curvature(spec, kept[side], stretched(), at, NoiseDraws(rng=rng), CurvatureLimit(1.0))
             for _ in range(runs)
         ]
         z = 1.645 * noise  # what an upper bound adds
@@ -197,7 +197,7 @@ def steps(adjacency: str, *, wrong: bool = False, labelled: bool = False) -> Dra
                     previous=start,
                     totals=np.zeros((3, 2, 1)),
                 )
-                made.append(run_descent(SCHEDULE, sides[side], stretched(), walk, NoiseDraws(rng=used))[:, 0])  # type: ignore[arg-type]
+                made.append(run_descent(SPEC, sides[side], stretched(), walk, NoiseDraws(rng=used))[:, 0])  # type: ignore[arg-type]
         return np.array(made)
 
     return draw
@@ -217,10 +217,8 @@ def first_moment_of_run(plan: Plan, data: Dataset, rng: np.random.Generator) -> 
 
 
 def whole(noise: float, moment_noise_std: float) -> Draw:
-    schedule = replace(
-        SCHEDULE, moment_noise_std=moment_noise_std, noise_std=noise, n_moment_releases=2, n_steps=2
-    )
-    plan = Plan(problem=problem("replace-one"), spec=schedule, delta=DELTA)
+    spec = replace(SPEC, moment_noise_std=moment_noise_std, noise_std=noise, n_moment_releases=2, n_steps=2)
+    plan = Plan(problem=problem("replace-one"), spec=spec, delta=DELTA)
     sides = tables("replace-one", NORM * np.eye(2), (1.0, 0.0))
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
@@ -238,8 +236,8 @@ def chosen_steps(forgotten: bool = False) -> Draw:
     sides = tables("add-remove", NORM * np.array([[0.6, 0.8], [0.6, 0.8]]), (1.0, 0.0))
     noise = WhitenedSpec.noise_at_step
 
-    def short(schedule: WhitenedSpec, step: int, steps: int) -> float:
-        return noise(schedule, step, schedule.n_steps if forgotten else steps)
+    def short(spec: WhitenedSpec, step: int, steps: int) -> float:
+        return noise(spec, step, spec.n_steps if forgotten else steps)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         made = []
@@ -262,7 +260,7 @@ def moment_case(name: str, draws: object, adjacency: str) -> Case:
         covers=COVERS,
         claim=claimed(adjacency, np.sqrt(2.0) if adjacency == "replace-one" else 1.0),
         honest=made,
-        sabotages={"half the noise": draws(adjacency, 0.5)},  # type: ignore[operator]
+        broken_variants={"half the noise": draws(adjacency, 0.5)},  # type: ignore[operator]
         exact_ratio=1.0,
     )
 
@@ -274,7 +272,7 @@ def slope_case(adjacency: str) -> Case:
         covers=COVERS,
         claim=claimed(adjacency, np.sqrt(2.0)),
         honest=squared_slopes(adjacency, 1.0),
-        sabotages={"three tenths of the noise": squared_slopes(adjacency, 0.3)},
+        broken_variants={"three tenths of the noise": squared_slopes(adjacency, 0.3)},
         loose="of the second mean an upper bound is shown, which is not negative",
     )
 
@@ -284,9 +282,9 @@ def step_case(adjacency: str) -> Case:
         name="whitened descent, one step",
         configuration=f"{adjacency}, moments fixed",
         covers=COVERS,
-        claim=claimed(adjacency, (2 if adjacency == "replace-one" else 1) * 0.5 / SCHEDULE.noise_std),
+        claim=claimed(adjacency, (2 if adjacency == "replace-one" else 1) * 0.5 / SPEC.noise_std),
         honest=steps(adjacency),
-        sabotages={
+        broken_variants={
             "weights that use y": steps(adjacency, labelled=True),
             "noise in the wrong coordinates": steps(adjacency, wrong=True),
         },
@@ -296,7 +294,7 @@ def step_case(adjacency: str) -> Case:
 
 
 APPROACHED = replace(
-    SCHEDULE,
+    SPEC,
     n_steps=2,
     noise_std=1.0,
     n_approach_steps=1,
@@ -315,7 +313,7 @@ CASES = (
             problem=problem("add-remove"), spec=replace(APPROACHED, moment_noise_std=1e3), delta=DELTA
         ).guarantee,
         honest=chosen_steps(),
-        sabotages={"noise of the stated number of steps": chosen_steps(forgotten=True)},
+        broken_variants={"noise of the stated number of steps": chosen_steps(forgotten=True)},
         loose="the mean of the tail weighs early gradients more than late ones",
         runs=800,
     ),
@@ -336,11 +334,11 @@ CASES = (
         covers=COVERS,
         claim=Plan(
             problem=problem("replace-one"),
-            spec=replace(SCHEDULE, n_moment_releases=2, n_steps=2, noise_std=4.0, moment_noise_std=2.0),
+            spec=replace(SPEC, n_moment_releases=2, n_steps=2, noise_std=4.0, moment_noise_std=2.0),
             delta=DELTA,
         ).guarantee,
         honest=whole(4.0, 2.0),
-        sabotages={"three tenths of the noise of a moment": whole(4.0, 0.6)},
+        broken_variants={"three tenths of the noise of a moment": whole(4.0, 0.6)},
         loose="the attack looks at the first moment, one of four releases",
         runs=500,
     ),

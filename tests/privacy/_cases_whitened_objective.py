@@ -30,7 +30,7 @@ from privacy._case import Case, Draw
 Floats = NDArray[np.float64]
 COVERS = ("WhitenedObjective",)
 NORM, PULL, STRETCH = 3.0, 0.1, 20.0
-SCHEDULE = WhitenedObjectiveSpec(
+SPEC = WhitenedObjectiveSpec(
     moment_density_scale=1.0,
     ridge=2000.0,
     density_scale=PULL * NORM,
@@ -39,7 +39,7 @@ SCHEDULE = WhitenedObjectiveSpec(
 )
 
 
-EXACT = replace(SCHEDULE, secure=True, release_density_scale=0.0)
+EXACT = replace(SPEC, secure=True, release_density_scale=0.0)
 
 
 def problem(adjacency: str, columns: int) -> Problem:
@@ -65,7 +65,7 @@ def tables(adjacency: str, X: Floats) -> list[ArrayDataset]:
 def claimed(adjacency: str, epsilon: float) -> Guarantee:
     constants = problem(adjacency, 2).constants
     return replace(
-        WhitenedObjectiveTheorem().guarantee(constants, SCHEDULE, (Pure(value=epsilon),)), at_delta=0.0
+        WhitenedObjectiveTheorem().guarantee(constants, SPEC, (Pure(value=epsilon),)), at_delta=0.0
     )
 
 
@@ -78,16 +78,16 @@ def prepare(data: Dataset, spec: WhitenedObjectiveSpec) -> Dataset:
     return data.with_rounded_rows(public_row_grid(data.problem)) if spec.secure else data
 
 
-def moments(adjacency: str, noise: float, *, spec: WhitenedObjectiveSpec = SCHEDULE) -> Draw:
+def moments(adjacency: str, noise: float, *, spec: WhitenedObjectiveSpec = SPEC) -> Draw:
     """e_1 e_1' against e_2 e_2', or against nothing in one column: the difference of the diagonal tells them."""
     size = 2 if adjacency == "replace-one" else 1
     sides = tables(adjacency, NORM * np.eye(size) if size == 2 else np.full((2, 1), NORM))
-    schedule = replace(spec, moment_density_scale=noise)
+    run_spec = replace(spec, moment_density_scale=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         made = np.array(
             [
-                release_second_moment(schedule, prepare(sides[side], schedule), make_draws(rng))
+                release_second_moment(run_spec, prepare(sides[side], run_spec), make_draws(rng))
                 for _ in range(runs)
             ]
         )
@@ -107,11 +107,11 @@ def full_limits(data: Dataset, block: Any, grid: Any, transform: Any) -> Floats:
 
 
 def minimisers(
-    adjacency: str, *, wrong: bool = False, free: bool = False, spec: WhitenedObjectiveSpec = SCHEDULE
+    adjacency: str, *, wrong: bool = False, free: bool = False, spec: WhitenedObjectiveSpec = SPEC
 ) -> Draw:
     """wrong : the tilt has its stated size in theta instead of q."""
     sides = tables(adjacency, np.full((2, 1), NORM if free else NORM / STRETCH))
-    schedule = replace(spec, density_scale=spec.density_scale / STRETCH) if wrong else spec
+    run_spec = replace(spec, density_scale=spec.density_scale / STRETCH) if wrong else spec
     basis = np.array([[STRETCH]])
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
@@ -119,7 +119,7 @@ def minimisers(
         with mock.patch.multiple(mechanism, **broken) if free else nullcontext():
             return np.array(
                 [
-                    minimize_perturbed(schedule, prepare(sides[side], schedule), basis, make_draws(rng))[0]
+                    minimize_perturbed(run_spec, prepare(sides[side], run_spec), basis, make_draws(rng))[0]
                     for _ in range(runs)
                 ]
             )
@@ -141,8 +141,8 @@ def moment_of_run(plan: Plan, data: Dataset, rng: np.random.Generator) -> Floats
 
 
 def whole(**changes: Any) -> Draw:
-    schedule = replace(SCHEDULE, **changes)
-    plan = Plan(problem=problem("replace-one", 2), spec=schedule, delta=0.0)
+    run_spec = replace(SPEC, **changes)
+    plan = Plan(problem=problem("replace-one", 2), spec=run_spec, delta=0.0)
     sides = tables("replace-one", NORM * np.eye(2))
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
@@ -152,7 +152,7 @@ def whole(**changes: Any) -> Draw:
     return draw
 
 
-def moment_case(adjacency: str, spec: WhitenedObjectiveSpec = SCHEDULE) -> Case:
+def moment_case(adjacency: str, spec: WhitenedObjectiveSpec = SPEC) -> Case:
     replaced = adjacency == "replace-one"
     noise = 1.0 if replaced else 1.5
     return Case(
@@ -161,7 +161,7 @@ def moment_case(adjacency: str, spec: WhitenedObjectiveSpec = SCHEDULE) -> Case:
         covers=COVERS,
         claim=claimed(adjacency, (2 if replaced else 1) / noise),
         honest=moments(adjacency, noise, spec=spec),
-        sabotages={
+        broken_variants={
             "half the noise of the moment": moments(adjacency, noise / (4 if replaced else 2), spec=spec)
         },
         exact_ratio=None if replaced else 1.0,
@@ -171,7 +171,7 @@ def moment_case(adjacency: str, spec: WhitenedObjectiveSpec = SCHEDULE) -> Case:
     )
 
 
-def minimiser_case(adjacency: str, spec: WhitenedObjectiveSpec = SCHEDULE) -> Case:
+def minimiser_case(adjacency: str, spec: WhitenedObjectiveSpec = SPEC) -> Case:
     epsilon = 2.0 if adjacency == "replace-one" else 1.0
     return Case(
         name="whitened objective, the minimiser",
@@ -179,7 +179,7 @@ def minimiser_case(adjacency: str, spec: WhitenedObjectiveSpec = SCHEDULE) -> Ca
         covers=COVERS,
         claim=claimed(adjacency, epsilon + 0.02),  # the ridge makes the determinant, and the solver, cheap
         honest=minimisers(adjacency, spec=spec),
-        sabotages={
+        broken_variants={
             "rows not bounded after whitening": minimisers(adjacency, free=True, spec=spec),
             "noise in the wrong coordinates": minimisers(adjacency, wrong=True, spec=spec),
         },
@@ -202,9 +202,9 @@ CASES = (
         name="whitened objective, the whole",
         configuration="replace-one",
         covers=COVERS,
-        claim=Plan(problem=problem("replace-one", 2), spec=SCHEDULE, delta=0.0).guarantee,
+        claim=Plan(problem=problem("replace-one", 2), spec=SPEC, delta=0.0).guarantee,
         honest=whole(),
-        sabotages={"a tenth of the noise of the moment": whole(moment_density_scale=0.1)},
+        broken_variants={"a tenth of the noise of the moment": whole(moment_density_scale=0.1)},
         loose="the attack looks at the moment, one of two releases",
         runs=400,
     ),

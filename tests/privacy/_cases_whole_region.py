@@ -52,7 +52,7 @@ def ends(centre: np.ndarray, shape: Ellipsoid, lengths: np.ndarray, rng: np.rand
     return np.column_stack([end, -end])
 
 
-def attacked(plan: RegionPlan, sides: list[ArrayDataset], centre: Log, honest: RegionPlan) -> Draw:
+def attacked(plan: RegionPlan, neighbours: list[ArrayDataset], centre: Log, honest: RegionPlan) -> Draw:
     """The log of the likelihood ratio of all that is released, as one who knows both tables and the plan computes it.
 
     The centre is so near to 0 that the exact matrices and shares are those of 0; only the offset of the slack varies.
@@ -60,10 +60,10 @@ def attacked(plan: RegionPlan, sides: list[ArrayDataset], centre: Log, honest: R
     of, curvature, slack = honest.objective, honest.curvature.spec.groups[0], honest.slack.spec  # type: ignore[attr-defined]
     zero, end = np.zeros(of.dimension), 1e-3 * (ALONG if of.dimension == 2 else np.ones(1))[:, None]
     bound = of.loss_difference_bounds(zero, end)[None]
-    matrices = [data.sum_over_blocks(majorant_sum, of, zero) for data in sides]
+    matrices = [data.sum_over_blocks(majorant_sum, of, zero) for data in neighbours]
     shares = [
         float(data.sum_over_blocks(clipped_excess_sums, of, zero, end, np.ones(1), bound)[0])
-        for data in sides
+        for data in neighbours
     ]
 
     def score(release: RegionRelease) -> float:
@@ -77,7 +77,7 @@ def attacked(plan: RegionPlan, sides: list[ArrayDataset], centre: Log, honest: R
         return found + float(centre(release.center))
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        data = sides[side]
+        data = neighbours[side]
 
         def fitted(more: np.random.Generator) -> Release:
             return run_plan(plan.center, data, more)
@@ -90,7 +90,7 @@ def attacked(plan: RegionPlan, sides: list[ArrayDataset], centre: Log, honest: R
 def gaussian(
     name: str, last: list[tuple[np.ndarray, float]], word: str, part: str, shares: list[float]
 ) -> Case:
-    """A small centre, so that curvature and slack carry most of the promise; shares : exact over claimed of each."""
+    """A small centre, so that curvature and slack carry most of the guarantee; shares : exact over claimed of each."""
     of = problem(0.0)
     mean = 2 * KAPPA / of.n
     small = math.sqrt(0.1) * MU
@@ -106,8 +106,8 @@ def gaussian(
         epsilon=gdp_epsilon(MU, DELTA),
         delta=DELTA,
     )
-    sides = tables(of, last)
-    steps = [-STEP * data.gradient_sum(of.loss, np.zeros((2, 1)))[:, 0] / of.n for data in sides]
+    neighbours = tables(of, last)
+    steps = [-STEP * data.gradient_sum(of.loss, np.zeros((2, 1)))[:, 0] / of.n for data in neighbours]
     deviation = STEP * middle.spec.noise_std  # type: ignore[attr-defined]
 
     def centre(theta: np.ndarray) -> np.ndarray:
@@ -115,35 +115,36 @@ def gaussian(
         return np.asarray((second - first) / (2 * deviation**2))
 
     if part == "slack":  # the noise of add-remove
-        schedule = replace(honest.slack.spec, scale=honest.slack.spec.scale / 2)  # type: ignore[attr-defined]
-        broken = replace(honest, slack=CertifiedSpec(spec=schedule, delta=DELTA))
+        spec = replace(honest.slack.spec, scale=honest.slack.spec.scale / 2)  # type: ignore[attr-defined]
+        broken = replace(honest, slack=CertifiedSpec(spec=spec, delta=DELTA))
     else:
         group = honest.curvature.spec.groups[0]  # type: ignore[attr-defined]
         groups = (replace(group, scale=group.scale / 2),)
-        schedule = replace(honest.curvature.spec, groups=groups)  # type: ignore[type-var]
-        broken = replace(honest, curvature=CertifiedSpec(spec=schedule, delta=DELTA))
+        spec = replace(honest.curvature.spec, groups=groups)  # type: ignore[type-var]
+        broken = replace(honest, curvature=CertifiedSpec(spec=spec, delta=DELTA))
     parts = (middle, honest.curvature, honest.slack)
     exact = math.sqrt(
         sum((share * (one.guarantee.mu or 0)) ** 2 for share, one in zip(shares, parts, strict=True))
     )
     return Case(
         name="region as one release", configuration=name, covers=("RashomonRegion",), claim=honest.guarantee,
-        honest=attacked(honest, sides, centre, honest), sabotages={word: attacked(broken, sides, centre, broken)},
+        honest=attacked(honest, neighbours, centre, honest),
+        broken_variants={word: attacked(broken, neighbours, centre, broken)},
         exact_ratio=exact / MU, slow=True,
     )  # fmt: skip
 
 
 def pure() -> Case:
-    """Output perturbation in the middle; sabotaged by a pure one with the same epsilon at a small delta (Laplace)."""
+    """Output perturbation in the middle; broken by a pure one with the same epsilon at a small delta (Laplace)."""
     of = replace(problem(200.0), n_features=1)
-    sides = [ArrayDataset(np.ones((4, 1)), [-KAPPA] * 3 + [label], of) for label in (KAPPA, -KAPPA)]
+    neighbours = [ArrayDataset(np.ones((4, 1)), [-KAPPA] * 3 + [label], of) for label in (KAPPA, -KAPPA)]
     own, small = math.sqrt(0.5) * MU, 1e-5
     right = calibrate_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small), delta=small)
     wrong = calibrate_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small))
     middle, pure_middle = (Plan(problem=of, spec=one, delta=DELTA) for one in (right, wrong))
     objective = RegionObjective.from_problem(of, of.loss, 0.0)
     honest = plan_region(middle, objective, thresholds=(PSI,), epsilon=gdp_epsilon(MU, DELTA), delta=DELTA)
-    means = [-data.gradient_sum(of.loss, np.zeros((1, 1)))[0, 0] / (of.n * of.ridge) for data in sides]
+    means = [-data.gradient_sum(of.loss, np.zeros((1, 1)))[0, 0] / (of.n * of.ridge) for data in neighbours]
 
     def gaussian_ratio(theta: np.ndarray) -> np.ndarray:
         first, second = ((theta[0] - mean) ** 2 for mean in means)
@@ -160,8 +161,10 @@ def pure() -> Case:
         configuration="output perturbation in the middle",
         covers=("RashomonRegion",),
         claim=honest.guarantee,
-        honest=attacked(honest, sides, gaussian_ratio, honest),
-        sabotages={"pure centre counted as Gaussian": attacked(broken, sides, laplace_ratio, honest)},
+        honest=attacked(honest, neighbours, gaussian_ratio, honest),
+        broken_variants={
+            "pure centre counted as Gaussian": attacked(broken, neighbours, laplace_ratio, honest)
+        },
         exact_ratio=exact / MU,
         slow=True,
     )

@@ -1,4 +1,4 @@
-"""The audit table: every mechanism and estimator, honest and sabotaged. `make audit` prints it.
+"""The audit table: every mechanism and estimator, honest and broken. `make audit` prints it.
 
 Each row is a configuration whose exact value is at least 0.7 of its claim, or says why there is none. Confidence 0.999
 per audit; seeds are fixed.
@@ -26,7 +26,7 @@ from privacy import (
 )
 from privacy._case import CONFIDENCE, Case, attained
 
-FAMILIES = (
+THEOREMS_BY_SPEC = (
     _cases_gradient,
     _cases_perturbation,
     _cases_draws,
@@ -41,13 +41,15 @@ FAMILIES = (
     _cases_ridge_whitened,
     _cases_whitened_objective,
 )
-CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
+CASES: tuple[Case, ...] = tuple(case for family in THEOREMS_BY_SPEC for case in family.CASES)
 
 
 def row(case: Case, many: int) -> tuple[list[str], bool]:
     """The cells of a row, and whether it is as it should be."""
     honest = case.audit(case.honest, case.seed, many)
-    caught = {word: case.audit(draw, case.seed + 1, many).refuted for word, draw in case.sabotages.items()}
+    caught = {
+        word: case.audit(draw, case.seed + 1, many).refuted for word, draw in case.broken_variants.items()
+    }
     exact = f"{case.exact_ratio:.2f}" if case.exact_ratio is not None else "*"
     cells = [
         case.name,
@@ -65,7 +67,7 @@ def main(many: int = 4) -> int:
     """Print the table; exit code 1 when a row is not as it should be."""
     start, wrong = time.perf_counter(), 0
     print(f"Audit of every mechanism and estimator, confidence {CONFIDENCE} per audit.\n")
-    print("| mechanism | configuration | exact / claimed | audited / claimed | runs | honest | sabotaged |")
+    print("| mechanism | configuration | exact / claimed | audited / claimed | runs | honest | broken |")
     print("|---|---|---|---|---|---|---|")
     for case in CASES:
         cells, good = row(case, many)

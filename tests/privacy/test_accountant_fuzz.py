@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from _families import THEOREMS
+from _registered import THEOREMS
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise
 from dplangevin.accounting.plan import certify_plan
 from dplangevin.accounting.registry import theorems_for
@@ -39,9 +39,9 @@ EPSILONS = (0.0, 0.1, 1.0, 5.0)
 
 def comparisons(trial: Trial) -> Iterator[tuple[str, float, float]]:
     """(theorem, claimed delta, attained delta) of every offer at several points of its curve."""
-    for name, theorem in theorems_for(type(trial.schedule)).items():
+    for name, theorem in theorems_for(type(trial.spec)).items():
         try:
-            offer = theorem.certify(trial.constants, trial.schedule)
+            offer = theorem.certify(trial.constants, trial.spec)
         except AssumptionFailed:
             continue
         for delta in DELTAS:
@@ -55,9 +55,9 @@ def comparisons(trial: Trial) -> Iterator[tuple[str, float, float]]:
 def composed(trial: Trial) -> Iterator[tuple[str, float, float]]:
     """The same for three releases, and for two records that move a Gaussian pair twice as far."""
     assert trial.mu is not None
-    for name, theorem in theorems_for(type(trial.schedule)).items():
+    for name, theorem in theorems_for(type(trial.spec)).items():
         try:
-            offer = theorem.certify(trial.constants, trial.schedule)
+            offer = theorem.certify(trial.constants, trial.spec)
         except AssumptionFailed:
             continue
         three, two = gaussian_truth(math.sqrt(3) * trial.mu), gaussian_truth(2 * trial.mu)
@@ -117,7 +117,7 @@ def test_the_accountant_answers_every_kind_of_run() -> None:
         for _ in range(1 if "batches" in draw.__name__ or draw is random_walk else 3):
             trial = draw(rng)
             try:
-                found = certify_plan(trial.constants, trial.schedule, delta=1e-5)
+                found = certify_plan(trial.constants, trial.spec, delta=1e-5)
             except NotPrivateError:
                 continue
             assert not wrong(1e-5, trial.truth(found.epsilon() * (1 + 1e-9) + 1e-12))
@@ -144,7 +144,7 @@ def test_clamped_walks_are_enclosed(noise: float) -> None:
 
 def _forget_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (optimal_shift, epoch_shift):
-        monkeypatch.setattr(module, "released_segments", lambda schedule: (schedule.n_steps, []))
+        monkeypatch.setattr(module, "released_segments", lambda spec: (spec.n_steps, []))
 
 
 def _forget_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_a_shaved_claim_of_another_mechanism_is_caught(
     for _ in range(200):
         if any(wrong(claimed, attained) for _, claimed, attained in comparisons(draw(rng))):
             return
-    raise AssertionError("the sabotage went unnoticed")
+    raise AssertionError("the broken variant went unnoticed")
 
 
 def _forget_early_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def _forget_early_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "draw"),
+    ("broken", "draw"),
     [
         (_forget_checkpoints, chain),
         (_forget_starts, walk),
@@ -230,15 +230,15 @@ def _forget_early_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         (_forget_early_steps, varying_batches),
     ],
 )
-def test_a_sabotaged_accountant_is_caught(
-    sabotage: Callable[[pytest.MonkeyPatch], None],
+def test_a_broken_accountant_is_caught(
+    broken: Callable[[pytest.MonkeyPatch], None],
     draw: Callable[[np.random.Generator], Trial],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sabotage(monkeypatch)
+    broken(monkeypatch)
     rng = np.random.default_rng(5)
     for _ in range(400):
         for _, claimed, attained in comparisons(draw(rng)):
             if wrong(claimed, attained):
                 return
-    raise AssertionError("the sabotage went unnoticed")
+    raise AssertionError("the broken variant went unnoticed")

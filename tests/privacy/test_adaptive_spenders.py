@@ -16,7 +16,7 @@ from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.errors import BudgetExceeded
 from dplangevin.ledger import DatasetBudget, Ledger
 from privacy._adaptive_spenders import KINDS, SLOW_KINDS, Game, jump, lattice_law, random_game
-from unit._ledger import gaussian, promise, pure
+from unit._ledger import gaussian, make_guarantee, pure
 
 BUDGETS = [(1.0, 1e-6), (3.0, 1e-5)]
 
@@ -57,7 +57,7 @@ def test_one_decision_stays_within_the_budget(
         first = whole * math.sqrt(share)
         budget.charge(gaussian(first))
         second = largest(budget, gaussian, whole)
-        token = largest(budget, lambda size: promise(extra_delta=size), delta)
+        token = largest(budget, lambda size: make_guarantee(extra_delta=size), delta)
         assert 0.9 * delta * 0.5 < one_decision(epsilon, first, second, token) <= delta
         with pytest.raises(BudgetExceeded):
             budget.charge(gaussian(second * 1.001))
@@ -72,7 +72,7 @@ def test_256_rare_jumps_stay_within_the_budget(chance: float) -> None:
     epsilon, delta, first, last = 3.0, 1e-6, 2.9, 2.95
     keep, total, old, before = 1 - math.exp(epsilon - first - last), 0.0, 0.0, 0
     rule = PrivacyFilter(epsilon=epsilon, delta=delta, delta_fraction=0.5)
-    state, cost, admitted = rule.start(), promise(jump(first, chance)), 0
+    state, cost, admitted = rule.start(), make_guarantee(jump(first, chance)), 0
     for k in (1, 2, 4, 8, 16, 32, 64, 128, 256):
         while admitted < k:
             charged = rule.charge(state, cost)
@@ -84,7 +84,7 @@ def test_256_rare_jumps_stay_within_the_budget(chance: float) -> None:
         low, high = 0.0, 1.0
         for _ in range(9):
             middle = (low + high) / 2
-            fits = rule.charge(state, promise(jump(last, middle))) is not None
+            fits = rule.charge(state, make_guarantee(jump(last, middle))) is not None
             low, high = (middle, high) if fits else (low, middle)
         total += (k - before) * chance * high * keep
         old += (k - before) * chance * min(1.0, 0.97 * delta / (k * chance * keep)) * keep
@@ -100,7 +100,11 @@ def test_the_menus_that_broke_the_old_rule() -> None:
         mu, step = cv.gdp_mu(epsilon, delta), epsilon / 100
         # pure sizes lie on the lattice: their sums reach epsilon exactly, and a lattice law must not go beyond
         small, large = (round(share * mu / step) * step for share in (0.4, 0.7))
-        menu = [promise(Gaussian(mu=0.4 * mu)), promise(Pure(value=small)), promise(Pure(value=large))]
+        menu = [
+            make_guarantee(Gaussian(mu=0.4 * mu)),
+            make_guarantee(Pure(value=small)),
+            make_guarantee(Pure(value=large)),
+        ]
         game = Game(epsilon, delta, menu, step)
         assert game.against_fixed_costs() > 2
         for rule in (
@@ -115,7 +119,7 @@ def test_a_split_that_is_chosen_afresh_is_no_filter() -> None:
     """The obvious cure, delta(eps; sum of mu^2) + sum of tokens <= delta on every path, falls to the same spender."""
     for epsilon, delta in BUDGETS:
         mu = cv.gdp_mu(epsilon, delta)
-        menu = [gaussian(0.45 * mu), gaussian(0.3 * mu), promise(extra_delta=0.11 * delta)]
+        menu = [gaussian(0.45 * mu), gaussian(0.3 * mu), make_guarantee(extra_delta=0.11 * delta)]
         game = Game(epsilon, delta, menu, epsilon / 200)
 
         def afresh(

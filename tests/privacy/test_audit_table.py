@@ -1,10 +1,10 @@
-"""The audit table in short: honest runs stand, sabotaged ones fall, and nothing is left out."""
+"""The audit table in short: honest runs stand, broken ones fall, and nothing is left out."""
 
 from __future__ import annotations
 
 import pytest
 
-from _families import MECHANISMS
+from _registered import MECHANISMS
 from dplangevin import estimators
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon
@@ -41,7 +41,7 @@ ROWS = [
 def test_row(case: Case) -> None:
     honest = case.audit(case.honest, case.seed, 1)
     assert not honest.refuted
-    for word, draw in case.sabotages.items():
+    for word, draw in case.broken_variants.items():
         assert case.audit(draw, case.seed + 1, 1).refuted, word
     assert (case.exact_ratio is None) == bool(case.loose)
     if case.exact_ratio is not None:
@@ -60,8 +60,8 @@ def test_every_mechanism_and_estimator_has_a_row() -> None:
 def test_bounded_sets_have_no_tight_configuration() -> None:
     """Without strong convexity the exact walk is far below every proved bound as T grows: an open gap, said openly."""
     constants = Constants(n=1, lipschitz=0.5, smoothness=1e-9, diameter=4.0, gradient_sensitivity=0.1)
-    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=2000)
-    plan = CertifiedSpec(constants=constants, spec=schedule, delta=1e-5)
-    lower = lower_bound_epsilon(constants, schedule, 1e-5)
+    spec = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=2000)
+    plan = CertifiedSpec(constants=constants, spec=spec, delta=1e-5)
+    lower = lower_bound_epsilon(constants, spec, 1e-5)
     assert lower is not None
     assert 0 < lower < TIGHT * plan.guarantee.epsilon()

@@ -20,8 +20,11 @@ from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.data.exact_records import limit_rows
 from dplangevin.data.exact_sums import RecordBlock, sum_gradients, sum_outer_products
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid, to_integers
-from dplangevin.sampling.exact_noise import gaussian_density_scale, sample_rounded_noise
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
+from dplangevin.sampling.exact_noise import (
+    add_rounded_gaussian_noise,
+    gaussian_density_scale,
+    sample_rounded_noise,
+)
 
 GRID = RowGrid(row_norm=1.0)
 LINE = IntegerTransform(np.ones((1, 1)), 0.8, GRID)

@@ -58,9 +58,9 @@ def test_audit_pair(name: str) -> None:
         loss=Clipped(Squared(), 1.0), bounds=DataBounds(data_norm=1.0, target=(-FAR, FAR)), n=1, n_features=2,
         fit_intercept=False, adjacency=adjacency,  # type: ignore[arg-type]
     )  # fmt: skip
-    schedule = PublicMirrorSpec(step_size=0.3, noise_std=2.0, n_steps=4, **options)
-    honest = Plan(problem=of, spec=schedule, delta=DELTA)
-    weak = Plan(problem=of, spec=replace(schedule, noise_std=0.5), delta=DELTA)
+    spec = PublicMirrorSpec(step_size=0.3, noise_std=2.0, n_steps=4, **options)
+    honest = Plan(problem=of, spec=spec, delta=DELTA)
+    weak = Plan(problem=of, spec=replace(spec, noise_std=0.5), delta=DELTA)
     claim = honest.guarantee
     fair = many_run_attack(
         scores(honest, first, 1), scores(honest, second, 2), claim, delta=DELTA, confidence=0.9999

@@ -37,16 +37,16 @@ def problem() -> Problem:
     )
 
 
-def scores(schedule: RashomonSpec, label: float, seed: int) -> np.ndarray:
+def scores(spec: RashomonSpec, label: float, seed: int) -> np.ndarray:
     data = ArrayDataset([[1.0]], [label], problem())
-    theta = _sample_draws(replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
+    theta = _sample_draws(replace(spec, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
     return theta.reshape(RUNS, MODELS).sum(axis=1)
 
 
 @pytest.mark.parametrize("tier", ["exact", "pure"])
-def test_five_draws_keep_their_promise_and_an_unsplit_budget_does_not(tier: str) -> None:
-    recipe = plan_rashomon(problem(), threshold=0.005, n_models=MODELS, epsilon=EPSILON, tier=tier)
-    honest, claim = recipe.spec, recipe.plan.guarantee
+def test_five_draws_keep_their_guarantee_and_an_unsplit_budget_does_not(tier: str) -> None:
+    fit_plan = plan_rashomon(problem(), threshold=0.005, n_models=MODELS, epsilon=EPSILON, tier=tier)
+    honest, claim = fit_plan.spec, fit_plan.plan.guarantee
     assert isinstance(honest, RashomonSpec)
     assert claim.epsilon(0.0) == pytest.approx(EPSILON, rel=0.01)
     first, second = scores(honest, 1.0, 1), scores(honest, -1.0, 2)
@@ -61,19 +61,19 @@ def test_five_draws_keep_their_promise_and_an_unsplit_budget_does_not(tier: str)
     assert broken.epsilon_lower > 3 * found.epsilon_lower
 
 
-def chain_scores(schedule: RashomonChainSpec, label: float, seed: int) -> np.ndarray:
+def chain_scores(spec: RashomonChainSpec, label: float, seed: int) -> np.ndarray:
     """Sum of the last points of five chains, for each run."""
     data = ArrayDataset([[1.0]], [label], problem())
-    theta = _run_chains(None, replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
+    theta = _run_chains(None, replace(spec, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
     return theta.last.reshape(RUNS, MODELS).sum(axis=1)
 
 
-def test_five_chains_keep_their_promise_and_an_eighth_of_the_noise_does_not() -> None:
-    recipe = plan_rashomon(
+def test_five_chains_keep_their_guarantee_and_an_eighth_of_the_noise_does_not() -> None:
+    fit_plan = plan_rashomon(
         problem(), threshold=0.005, n_models=MODELS, epsilon=EPSILON, delta=1e-5, route="ramp", tier="process",
         ramp=0.05, n_steps=12,
     )  # fmt: skip
-    honest, claim = recipe.spec, recipe.plan.guarantee
+    honest, claim = fit_plan.spec, fit_plan.plan.guarantee
     assert isinstance(honest, RashomonChainSpec)
     assert claim.epsilon(1e-5) <= EPSILON
     found = many_run_attack(

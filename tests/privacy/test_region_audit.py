@@ -1,4 +1,4 @@
-"""A pure centre composed with the region's noise, attacked exactly: counted as Gaussian it breaks the promise.
+"""A pure centre composed with the region's noise, attacked exactly: counted as Gaussian it breaks the guarantee.
 
 The worst pure centre is randomised response; beside Gaussian noise of mu its exact delta(eps) is
 p gdp_delta(mu, eps - eps1) + (1 - p) gdp_delta(mu, eps + eps1), p = e^eps1 / (1 + e^eps1).
@@ -53,5 +53,5 @@ def test_a_pure_centre_is_composed_and_not_counted_as_gaussian(n: int, p: int, e
     assert rest is not None
     assert exact_delta(pure, rest, epsilon) <= DELTA  # the honest plan
     wrong = math.sqrt(0.5) * gdp_mu(epsilon, DELTA)
-    assert exact_delta(pure, wrong, epsilon) > 1.2 * DELTA  # the sabotaged one
+    assert exact_delta(pure, wrong, epsilon) > 1.2 * DELTA  # the broken one
     assert rest < wrong

@@ -44,24 +44,24 @@ def data(of: Problem, sign: float) -> ArrayDataset:
     return ArrayDataset([[1.0, *([0.0] * (of.n_features - 1))]], [sign * 1e3], of)
 
 
-def scores(of: Problem, schedule: Any, sign: float, seed: int) -> np.ndarray:
+def scores(of: Problem, spec: Any, sign: float, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    if isinstance(schedule, DrawSpec):  # many independent draws at once, by the code of a single one
-        return sample_gibbs(schedule, data(of, sign), rng, size=RUNS)[0]
-    plan, records = Plan(problem=of, spec=schedule, delta=1e-6), data(of, sign)
+    if isinstance(spec, DrawSpec):  # many independent draws at once, by the code of a single one
+        return sample_gibbs(spec, data(of, sign), rng, size=RUNS)[0]
+    plan, records = Plan(problem=of, spec=spec, delta=1e-6), data(of, sign)
     return np.array([run_plan(plan, records, rng).value[0] for _ in range(RUNS // 5)])
 
 
-def verdicts(of: Problem, schedule: Any, weak: Any, claim: Guarantee, delta: float) -> tuple[bool, bool]:
+def verdicts(of: Problem, spec: Any, weak: Any, claim: Guarantee, delta: float) -> tuple[bool, bool]:
     found = []
-    for tried in (schedule, weak):
+    for tried in (spec, weak):
         first, second = scores(of, tried, 1.0, 1), scores(of, tried, -1.0, 2)
         found.append(many_run_attack(first, second, claim, delta=delta, confidence=0.9999).refuted)
     return found[0], found[1]
 
 
-def warmer(schedule: Any) -> Any:
-    return replace(schedule, inverse_temperature=4 * schedule.inverse_temperature)
+def warmer(spec: Any) -> Any:
+    return replace(spec, inverse_temperature=4 * spec.inverse_temperature)
 
 
 def chain(of: Problem, beta: float, tier: str) -> dict[str, Any]:
@@ -75,18 +75,18 @@ def test_exponential_mechanism(tier):
     of = problem(1 if tier == "exact" else 2, 1.0)
     beta = 2.0 / (2 * PULL * 2.0)  # epsilon = 2
     fields = {} if tier == "exact" else chain(of, beta, tier)
-    schedule = ExponentialSpec(inverse_temperature=beta, **fields)
-    claim = Plan(problem=of, spec=schedule, delta=1e-3, theorem="exponential-mechanism").guarantee
+    spec = ExponentialSpec(inverse_temperature=beta, **fields)
+    claim = Plan(problem=of, spec=spec, delta=1e-3, theorem="exponential-mechanism").guarantee
     assert claim.epsilon(1e-3) == pytest.approx(2.0, rel=0.05)
-    weak = warmer(warmer(schedule)) if tier != "exact" else warmer(schedule)
-    assert verdicts(of, schedule, weak, claim, 1e-3) == (False, True)
+    weak = warmer(warmer(spec)) if tier != "exact" else warmer(spec)
+    assert verdicts(of, spec, weak, claim, 1e-3) == (False, True)
 
 
 def test_exponential_mechanism_on_a_grid():
     of = problem(1, 1.0)
-    schedule = ExponentialSpec(inverse_temperature=2.0 / (4 * PULL), grid=101)
-    claim = Plan(problem=of, spec=schedule, delta=0.0).guarantee
-    assert verdicts(of, schedule, warmer(schedule), claim, 0.0) == (False, True)
+    spec = ExponentialSpec(inverse_temperature=2.0 / (4 * PULL), grid=101)
+    claim = Plan(problem=of, spec=spec, delta=0.0).guarantee
+    assert verdicts(of, spec, warmer(spec), claim, 0.0) == (False, True)
 
 
 @pytest.mark.parametrize("tier", ["exact", "certified"])
@@ -95,10 +95,10 @@ def test_gibbs_mechanism(tier):
     of = problem(1, 8.0, ridge=0.1) if tier == "exact" else problem(2, None, ridge=0.1)
     beta = 0.1 * (1.0 / (2 * PULL)) ** 2  # mu = 1
     fields = {} if tier == "exact" else chain(of, beta, "certified")
-    schedule = GibbsSpec(inverse_temperature=beta, **fields)
-    claim = Plan(problem=of, spec=schedule, delta=1e-2, theorem="strongly-convex-gibbs").guarantee
+    spec = GibbsSpec(inverse_temperature=beta, **fields)
+    claim = Plan(problem=of, spec=spec, delta=1e-2, theorem="strongly-convex-gibbs").guarantee
     assert claim.delta(1.0) == pytest.approx(0.1269, abs=2e-4)  # mu = 1
-    assert verdicts(of, schedule, warmer(schedule), claim, 1e-2) == (False, True)
+    assert verdicts(of, spec, warmer(spec), claim, 1e-2) == (False, True)
 
 
 @pytest.mark.slow
@@ -106,29 +106,29 @@ def test_iterated_mechanism():
     of = problem(1, 1.0, ridge=0.05)
     betas = (1.0 / (4 * PULL), 2.0 / (2 * PULL))
     draws = tuple(ExponentialSpec(inverse_temperature=beta) for beta in betas)
-    schedule = IteratedExponentialSpec(draws=draws, radii=(0.5,))
-    claim = Plan(problem=of, spec=schedule, delta=0.0).guarantee
+    spec = IteratedExponentialSpec(draws=draws, radii=(0.5,))
+    claim = Plan(problem=of, spec=spec, delta=0.0).guarantee
     weak = replace(
-        schedule, draws=tuple(replace(d, inverse_temperature=6 * d.inverse_temperature) for d in draws)
+        spec, draws=tuple(replace(d, inverse_temperature=6 * d.inverse_temperature) for d in draws)
     )
-    assert verdicts(of, schedule, weak, claim, 0.0) == (False, True)
+    assert verdicts(of, spec, weak, claim, 0.0) == (False, True)
 
 
 @pytest.mark.parametrize("release", ["last-iterate", "average"])
 def test_langevin_mechanism(release):
     """AR(1): the last-iterate bound is exact; noise / 4 at the same learning rate falls."""
     of = problem(1, None, ridge=0.5)
-    schedule = LangevinSpec(inverse_temperature=10.0, time_step=0.05, n_steps=6, release=release)
-    claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
-    weak = replace(schedule.to_descent(), noise_std=schedule.noise_std / 4)
-    assert verdicts(of, schedule, weak, claim, 1e-2) == (False, True)
+    spec = LangevinSpec(inverse_temperature=10.0, time_step=0.05, n_steps=6, release=release)
+    claim = Plan(problem=of, spec=spec, delta=1e-2).guarantee
+    weak = replace(spec.to_descent(), noise_std=spec.noise_std / 4)
+    assert verdicts(of, spec, weak, claim, 1e-2) == (False, True)
 
 
 def test_last_iterate_claim_is_attained():
     """Exact mu of the AR(1) chain: 2 shift / standard deviation equals the claim."""
     of = problem(1, None, ridge=0.5)
-    schedule = LangevinSpec(inverse_temperature=10.0, time_step=0.05, n_steps=6)
-    claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
+    spec = LangevinSpec(inverse_temperature=10.0, time_step=0.05, n_steps=6)
+    claim = Plan(problem=of, spec=spec, delta=1e-2).guarantee
     keep = (1 - 0.5 * 0.5) ** np.arange(6)
     shift, spread = 2 * 0.5 * PULL * keep.sum(), np.sqrt(2 * 0.05 * (keep**2).sum())
     assert claim.mu == pytest.approx(shift / spread, rel=1e-6)

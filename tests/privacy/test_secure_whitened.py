@@ -19,7 +19,7 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.whitened import mechanism
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.problem import Clipped, DataBounds, Logistic, Problem, Softmax, Squared
-from dplangevin.sampling import exact_sum_noise
+from dplangevin.sampling import exact_noise
 from dplangevin.sampling.exact_noise import gaussian_density_scale
 
 Table = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -132,7 +132,7 @@ LIMIT_ROWS, WHOLE_SLOPES, MEASURE = (
     exact_records.whole_slopes,
     exact_sums.shorten_rows,
 )
-SYMMETRIC, GAUSSIAN = exact_sum_noise.add_symmetric_gaussian_noise, exact_sum_noise.add_rounded_gaussian_noise
+SYMMETRIC, GAUSSIAN = exact_noise.add_symmetric_gaussian_noise, exact_noise.add_rounded_gaussian_noise
 
 
 def longer_limits(rows: Any, weights: Any, weight_bound: float, transform: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Exact draws of losses that are not convex: the law against quadrature, and a pure promise by enumeration."""
+"""Exact draws of losses that are not convex: the law against quadrature, and a pure guarantee by enumeration."""
 
 from __future__ import annotations
 

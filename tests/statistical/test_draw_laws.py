@@ -69,15 +69,15 @@ def agreement(draws: np.ndarray, potential: ProblemPotential, body: object) -> f
 @pytest.mark.parametrize("radius", [0.7, 3.0])
 def test_logistic_draws(tier, radius):
     of = data(radius=radius)
-    schedule: DrawSpec = ExponentialSpec(inverse_temperature=150.0)
+    spec: DrawSpec = ExponentialSpec(inverse_temperature=150.0)
     if tier != "exact":
-        schedule = chained(of, 150.0, tier)
-    draws = sample_gibbs(schedule, of, np.random.default_rng(1), size=3000)
+        spec = chained(of, 150.0, tier)
+    draws = sample_gibbs(spec, of, np.random.default_rng(1), size=3000)
     potential, body = ProblemPotential(of, 150.0), BallSupport(dimension=2, radius=radius)
     assert agreement(draws, potential, body) > 1e-4
     if tier == "exact":  # the comparison can fail
         colder = sample_gibbs(
-            replace(schedule, inverse_temperature=300.0), of, np.random.default_rng(1), size=3000
+            replace(spec, inverse_temperature=300.0), of, np.random.default_rng(1), size=3000
         )
         assert agreement(colder, potential, body) < 1e-4
 
@@ -118,8 +118,8 @@ def test_draws_on_a_lens():
 
 def test_grid_draws():
     of = data(ridge=0.0)
-    schedule = ExponentialSpec(inverse_temperature=30.0, grid=7)
-    draws = sample_gibbs(schedule, of, np.random.default_rng(8), size=20_000)
+    spec = ExponentialSpec(inverse_temperature=30.0, grid=7)
+    draws = sample_gibbs(spec, of, np.random.default_rng(8), size=20_000)
     points = grid_points(BallSupport(dimension=2, radius=1.0), 7)
     which = np.argmin(np.linalg.norm(draws[:, :, None] - points[:, None, :], axis=0), axis=1)
     chance = np.exp(-ProblemPotential(of, 30.0).value(points))

@@ -116,11 +116,11 @@ def test_an_underdamped_step_has_its_noise_or_is_refused(friction: float, step_s
 
 def test_an_underdamped_run_without_noise_is_refused_before_it_is_charged(tmp_path: Any) -> None:
     problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=10, n_features=2)
-    schedule = UnderdampedSpec(
+    spec = UnderdampedSpec(
         inverse_temperature=1.0, friction=1e-60, inverse_mass=1.0, step_size=1e-60, n_steps=2
     )
     with pytest.raises(InvalidParameter, match="underflows"):
-        mechanism_for(UnderdampedSpec).check_problem(schedule, problem)
+        mechanism_for(UnderdampedSpec).check_problem(spec, problem)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,11 @@ def test_scales_beyond_the_range_are_refused_when_they_are_stated(make: Callable
 
 def test_exact_counts_are_never_released_at_a_tiny_epsilon(tmp_path: Any) -> None:
     budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1.0, delta=0.0)
-    schedule = NoisySumsSpec(
+    spec = NoisySumsSpec(
         groups=(SumGroup(answers=3, unit=1.0, scale=1e13),), noise="geometric", adjacency="replace-one"
     )
     released = NoisySums().run(
-        CertifiedSpec(spec=schedule, delta=0.0), lambda: [np.array([1.0, 2.0, 3.0])], ledger=budget
+        CertifiedSpec(spec=spec, delta=0.0), lambda: [np.array([1.0, 2.0, 3.0])], ledger=budget
     )
     assert np.abs(released.values[0]).min() > 1e9
 

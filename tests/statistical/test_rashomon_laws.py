@@ -60,7 +60,7 @@ def quadratic_problem(
     return problem, ArrayDataset(X, y, problem), hessian, np.linalg.solve(hessian, X.T @ y / n)
 
 
-def schedule(problem: Problem, beta: float, psi: float, models: int, **options: object) -> RashomonSpec:
+def make_spec(problem: Problem, beta: float, psi: float, models: int, **options: object) -> RashomonSpec:
     return RashomonSpec(
         n_models=models,
         threshold=psi,
@@ -76,7 +76,7 @@ def quadratic_draws() -> tuple[np.ndarray, float, float]:
     """[2, models] draws in coordinates where the set is the disc of radius sqrt(2 psi), with psi and beta."""
     problem, data, hessian, centre = quadratic_problem()
     psi, beta = 0.01, 400.0
-    chosen = schedule(problem, beta, psi, 2500, tier="certified", step_size=0.05, n_steps=80)
+    chosen = make_spec(problem, beta, psi, 2500, tier="certified", step_size=0.05, n_steps=80)
     theta = _sample_draws(chosen, data, np.random.default_rng(1))
     root = np.linalg.cholesky(hessian).T
     return root @ (theta - centre[:, None]), psi, beta
@@ -180,7 +180,7 @@ def test_logistic_draws_against_a_grid(tier: str, radius: float, ramp: float) ->
     problem, data = logistic_problem(radius)
     beta, psi = 150.0, 0.02
     chain = {} if tier == "exact" else {"step_size": 0.1 * radius**2, "n_steps": 60}
-    chosen = schedule(problem, beta, psi, 400, tier=tier, ramp=ramp, **chain)
+    chosen = make_spec(problem, beta, psi, 400, tier=tier, ramp=ramp, **chain)
     theta = _sample_draws(chosen, data, np.random.default_rng(3))
     axis, both = grid_marginals(data, beta, psi, ramp)
     for row, distribution in zip(theta, both, strict=True):
@@ -196,7 +196,7 @@ def test_one_parameter_draws_are_exact() -> None:
         ridge=0.05, fit_intercept=False,
     )  # fmt: skip
     data = ArrayDataset(X, y, problem)
-    theta = _sample_draws(schedule(problem, 60.0, 0.03, 3000), data, np.random.default_rng(4))[0]
+    theta = _sample_draws(make_spec(problem, 60.0, 0.03, 3000), data, np.random.default_rng(4))[0]
     axis = np.linspace(-2, 2, 40_001)
     values = data.loss_sum(problem.loss, axis[None]) / 50 + 0.025 * axis**2
     weight = np.exp(-60 * np.maximum(values - values.min() - 0.03, 0))

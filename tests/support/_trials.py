@@ -29,7 +29,15 @@ from dplangevin import (
     private_selection,
 )
 from dplangevin.accounting.registry import plannable_mechanisms
-from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries, summarize_table
+from dplangevin.queries import (
+    Marginals,
+    column,
+    count_file,
+    count_learned_groups,
+    count_marginals,
+    count_queries,
+    summarize_table,
+)
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from estimators._models import CLASSIFIERS, EVERY, made, table
 
@@ -54,15 +62,15 @@ class NoOption(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Released:
-    """What a trial looks at: the promise, and whatever else was released."""
+class TriedRelease:
+    """What a trial looks at: the guarantee, and whatever else was released."""
 
-    promise: Any
+    guarantee: Any
     model: Any = None
     budget: Any = None
 
 
-Trial = Callable[[str, Path], Released]
+Trial = Callable[[str, Path], TriedRelease]
 
 
 def cell(trial: Trial, feature: str) -> str:
@@ -78,17 +86,17 @@ def cell(trial: Trial, feature: str) -> str:
     return YES
 
 
-def _check_kept(feature: str, released: Released) -> None:
+def _check_kept(feature: str, released: TriedRelease) -> None:
     """An option that is accepted must show in what is released."""
-    promise = released.promise
+    guarantee = released.guarantee
     kept = {
-        "pure": lambda: math.isfinite(promise.epsilon(0.0)),
-        "secure": lambda: promise.arithmetic == "discrete-grid",
-        "rows per person": lambda: promise.rows_per_person == 2,
-        "person": lambda: any("person" in words for words in promise.assumptions),
+        "pure": lambda: math.isfinite(guarantee.epsilon(0.0)),
+        "secure": lambda: guarantee.arithmetic == "discrete-grid",
+        "rows per person": lambda: guarantee.rows_per_person == 2,
+        "person": lambda: any("person" in words for words in guarantee.assumptions),
         "learned schema": lambda: isinstance(_fitted(released.model).schema_, Schema),
-        "add-remove": lambda: promise.adjacency == "add-remove",
-        "replace-one": lambda: promise.adjacency == "replace-one",
+        "add-remove": lambda: guarantee.adjacency == "add-remove",
+        "replace-one": lambda: guarantee.adjacency == "replace-one",
         "ledger": lambda: len(released.budget.history()) >= 1,
         "intervals": lambda: hasattr(released.model, "uncertainty_"),
     }
@@ -175,7 +183,7 @@ def _options(feature: str, folder: Path, taken: Any, **known: Any) -> dict[str, 
 def fit(cls: type, **stated: Any) -> Trial:
     """An estimator."""
 
-    def trial(feature: str, folder: Path) -> Released:
+    def trial(feature: str, folder: Path) -> TriedRelease:
         X, y = table(cls, N)
         public = {"public_data": table(cls, 200, seed=1)}
         taken = inspect.signature(cls).parameters
@@ -183,7 +191,7 @@ def fit(cls: type, **stated: Any) -> Trial:
             feature, folder, taken, **{"public data": public, "weights": {"weight_bound": 1.0}}
         )
         if feature in ("secure", "rows per person"):
-            options.pop("theorem", None)  # their promises come from other theorems
+            options.pop("theorem", None)  # their guarantees come from other theorems
         if feature in NAMED:
             options["data_norm"] = None
         if cls in CLASSIFIERS:
@@ -192,7 +200,7 @@ def fit(cls: type, **stated: Any) -> Trial:
         weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
         rows, labels = _records(feature, folder, X, y)
         _called(feature, lambda: model.fit(rows, labels, **weights))
-        return Released(promise=model.privacy_, model=model, budget=options.get("ledger"))
+        return TriedRelease(guarantee=model.privacy_, model=model, budget=options.get("ledger"))
 
     return trial
 
@@ -200,7 +208,7 @@ def fit(cls: type, **stated: Any) -> Trial:
 def additive(cls: type, linear: type) -> Trial:
     """An additive estimator: it has a schema always, and reads tables by name."""
 
-    def trial(feature: str, folder: Path) -> Released:
+    def trial(feature: str, folder: Path) -> TriedRelease:
         X, y = table(linear, N)
         frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=y)
         rows, labels = table(linear, 200, seed=1)
@@ -219,7 +227,7 @@ def additive(cls: type, linear: type) -> Trial:
             home = _called(feature, lambda: _table_at(feature, frame, folder))
         target = "y" if by_name else y
         _called(feature, lambda: model.fit(home, target, **weights))
-        return Released(promise=model.privacy_, model=model, budget=options.get("ledger"))
+        return TriedRelease(guarantee=model.privacy_, model=model, budget=options.get("ledger"))
 
     return trial
 
@@ -227,7 +235,7 @@ def additive(cls: type, linear: type) -> Trial:
 def around(cls: type, **own: Any) -> Trial:
     """What is done with one estimator, which states what `cls` does not."""
 
-    def trial(feature: str, folder: Path) -> Released:
+    def trial(feature: str, folder: Path) -> TriedRelease:
         inner = inspect.signature(DPLogisticRegression).parameters
         outer = inspect.signature(cls).parameters
         X, y = table(DPLogisticRegression, N)
@@ -250,22 +258,22 @@ def around(cls: type, **own: Any) -> Trial:
         rows, labels = _records(feature, folder, X, y)
         weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
         _called(feature, lambda: model.fit(rows, labels, **weights))
-        return Released(promise=model.privacy_, model=model, budget=asked.get("ledger"))
+        return TriedRelease(guarantee=model.privacy_, model=model, budget=asked.get("ledger"))
 
     return trial
 
 
-def score(feature: str, folder: Path) -> Released:
+def score(feature: str, folder: Path) -> TriedRelease:
     """private_score, and below private_selection, of fitted models."""
     return _evaluated(private_score, feature, folder)
 
 
-def selection(feature: str, folder: Path) -> Released:
+def selection(feature: str, folder: Path) -> TriedRelease:
     """The best of two models."""
     return _evaluated(private_selection, feature, folder)
 
 
-def _evaluated(call: Callable[..., Any], feature: str, folder: Path) -> Released:
+def _evaluated(call: Callable[..., Any], feature: str, folder: Path) -> TriedRelease:
     X, y = table(DPLogisticRegression, N)
     model = made(DPLogisticRegression, classes=[0, 1]).fit(X, y)
     taken = inspect.signature(call).parameters
@@ -278,13 +286,13 @@ def _evaluated(call: Callable[..., Any], feature: str, folder: Path) -> Released
     done = _called(
         feature, lambda: call(subject, rows, labels, epsilon=1.0, **({"random_state": 0} | options))
     )
-    return Released(promise=done.guarantee, budget=options.get("ledger"))
+    return TriedRelease(guarantee=done.guarantee, budget=options.get("ledger"))
 
 
 def counted(call: Callable[..., Any]) -> Trial:
     """count_queries, count_marginals or count_file."""
 
-    def trial(feature: str, folder: Path) -> Released:
+    def trial(feature: str, folder: Path) -> TriedRelease:
         X, _ = table(DPRidge, N)
         taken = {*inspect.signature(call).parameters, "adjacency", "secure"}  # two of its noise options
         if feature in ("weights", "sparse", "public data"):
@@ -296,6 +304,8 @@ def counted(call: Callable[..., Any]) -> Trial:
         settings = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0} | options
         if call is count_queries:
             done = call(frame, {"positive": column("x0") > 0}, **settings)
+        elif call is count_learned_groups:
+            done = call(frame, "x0", **settings)
         elif call in (count_marginals, summarize_table):
             done = call(frame, **({"schema": SCHEMA} | settings))
         else:
@@ -304,7 +314,7 @@ def counted(call: Callable[..., Any]) -> Trial:
             if feature == "Dask":
                 where = _called(feature, lambda: _table_at(feature, frame, folder))
             done = call(where, marginals=Marginals.from_schema(SCHEMA), **({"schema": SCHEMA} | settings))
-        return Released(promise=done.guarantee, budget=options.get("ledger"))
+        return TriedRelease(guarantee=done.guarantee, budget=options.get("ledger"))
 
     return trial
 
@@ -345,4 +355,5 @@ ROWS: dict[str, Trial] = {
     "count_marginals": counted(count_marginals),
     "count_file": counted(count_file),
     "summarize_table": counted(summarize_table),
+    "count_learned_groups": counted(count_learned_groups),
 }

@@ -9,7 +9,7 @@ import pytest
 from dplangevin import DPRidge, InvalidParameter
 from dplangevin.accounting.certificate import check_guarantee
 from support._page import PAGE, generalize_refusal, read_page, render_page
-from support._trials import FEATURES, NO_OPTION, ROWS, YES, Ignored, Released, cell, fit
+from support._trials import FEATURES, NO_OPTION, ROWS, YES, Ignored, TriedRelease, cell, fit
 
 CELLS = [(row, feature) for row in ROWS for feature in FEATURES]
 SLOW = ("Dask", "public data", "intervals")
@@ -22,7 +22,7 @@ def _quick(row: str, feature: str, turn: int) -> bool:
     return turn % 5 == 0 and feature not in SLOW and "noisy-sgd" not in row
 
 
-QUICK = [each for turn, each in enumerate(CELLS) if _quick(*each, turn)]
+FAST_CASES = [each for turn, each in enumerate(CELLS) if _quick(*each, turn)]
 
 
 def test_every_cell_is_on_the_page() -> None:
@@ -31,7 +31,7 @@ def test_every_cell_is_on_the_page() -> None:
     assert render_page(read_page()) == PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("row", "feature"), QUICK)
+@pytest.mark.parametrize(("row", "feature"), FAST_CASES)
 def test_some_cells_are_as_written(row: str, feature: str) -> None:
     assert generalize_refusal(row, cell(ROWS[row], feature)) == read_page()[row, feature]
 
@@ -54,30 +54,30 @@ RULES = {
 def test_the_independent_checker_agrees_wherever_it_has_a_rule(
     row: str, feature: str, tmp_path: Path
 ) -> None:
-    promise = ROWS[row](feature, tmp_path).promise
-    epsilon, text = check_guarantee(promise)
-    theorems = {each.theorem for each in promise.derivations}
-    is_sampled = any(getattr(each.spec, "sampling", "full") == "poisson" for each in promise.derivations)
+    guarantee = ROWS[row](feature, tmp_path).guarantee
+    epsilon, text = check_guarantee(guarantee)
+    theorems = {each.theorem for each in guarantee.derivations}
+    is_sampled = any(getattr(each.spec, "sampling", "full") == "poisson" for each in guarantee.derivations)
     assert (epsilon is not None) == (bool(theorems) and theorems <= RULES and not is_sampled), text
     if epsilon is not None:
-        assert promise.epsilon() * (1 - 1e-6) < epsilon <= promise.epsilon()
+        assert guarantee.epsilon() * (1 - 1e-6) < epsilon <= guarantee.epsilon()
 
 
 def test_the_sampler_of_cells_meets_every_row_and_kind() -> None:
-    assert {row for row, _ in QUICK} == set(ROWS)
-    found = {read_page()[each] for each in QUICK}
+    assert {row for row, _ in FAST_CASES} == set(ROWS)
+    found = {read_page()[each] for each in FAST_CASES}
     assert {YES, NO_OPTION} < found
 
 
 def test_a_refusal_is_quoted_to_its_first_sentence() -> None:
-    def refusing(feature: str, folder: Path) -> Released:
+    def refusing(feature: str, folder: Path) -> TriedRelease:
         raise InvalidParameter("this cannot be. Do that.")
 
     assert cell(refusing, "pure") == "this cannot be."
 
 
 def test_an_option_that_is_ignored_is_noticed() -> None:
-    def deaf(feature: str, folder: Path) -> Released:
+    def deaf(feature: str, folder: Path) -> TriedRelease:
         return fit(DPRidge)("replace-one", folder)
 
     with pytest.raises(Ignored, match="rows per person"):

@@ -200,7 +200,7 @@ def test_the_page_by_keyboard_and_for_screen_readers(shown: tuple[Browser, Serve
     def press(*keys: str) -> None:
         ActionChains(driver).send_keys(*keys).perform()
 
-    def reach(condition: Callable[[Any], bool], limit: int = 60) -> Any:
+    def press_tab_until(condition: Callable[[Any], bool], limit: int = 60) -> Any:
         for _ in range(limit):
             press(Keys.TAB)
             if condition(element := driver.switch_to.active_element):
@@ -209,22 +209,22 @@ def test_the_page_by_keyboard_and_for_screen_readers(shown: tuple[Browser, Serve
 
     press(Keys.TAB)
     assert driver.switch_to.active_element.text == "Skip to the content"
-    reach(lambda element: "people.csv" in (element.text or ""))
+    press_tab_until(lambda element: "people.csv" in (element.text or ""))
     press(Keys.ENTER)
     browser.wait(lambda: "columns" in driver.current_url)
-    reach(lambda element: element.get_attribute("data-fill") == "number")
+    press_tab_until(lambda element: element.get_attribute("data-fill") == "number")
     press(Keys.SPACE)
-    reach(lambda element: element.get_attribute("name") == "role-4")
+    press_tab_until(lambda element: element.get_attribute("name") == "role-4")
     press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)  # number, category, to predict
     assert driver.switch_to.active_element.get_attribute("value") == "target"
-    reach(lambda element: element.get_attribute("name") == "rows")
+    press_tab_until(lambda element: element.get_attribute("name") == "rows")
     press(Keys.SPACE)
-    reach(lambda element: element.tag_name == "button")
+    press_tab_until(lambda element: element.tag_name == "button")
     press(Keys.ENTER)
     browser.wait(lambda: driver.current_url.endswith("/model"))
-    reach(lambda element: element.get_attribute("name") == "labels")
+    press_tab_until(lambda element: element.get_attribute("name") == "labels")
     press("no, yes")
-    reach(lambda element: element.tag_name == "button")
+    press_tab_until(lambda element: element.tag_name == "button")
     press(Keys.ENTER)
     browser.wait(lambda: driver.current_url.endswith("/budget"))
     addresses = [driver.current_url, server.origin + "/ledger", server.origin + "/account", server.origin]

@@ -1,4 +1,4 @@
-"""What the tests of the ledger share: promises of a known size, and a tiny run."""
+"""What the tests of the ledger share: guarantees of a known size, and a tiny run."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from dplangevin.problem import Ball, DataBounds, Logistic
 from dplangevin.problem.problem import Problem
 
 
-def promise(*parts: PrivacyPart, adjacency: Any = "replace-one", **more: Any) -> Guarantee:
+def make_guarantee(*parts: PrivacyPart, adjacency: Any = "replace-one", **more: Any) -> Guarantee:
     return Guarantee(
         parts=parts, adjacency=adjacency, release="draw", theorem="composition", reference="none", **more
     )
 
 
 def pure(epsilon: float, **more: Any) -> Guarantee:
-    return promise(Pure(value=epsilon), **more)
+    return make_guarantee(Pure(value=epsilon), **more)
 
 
 def gaussian(mu: float, **more: Any) -> Guarantee:
-    return promise(Gaussian(mu=mu), **more)
+    return make_guarantee(Gaussian(mu=mu), **more)
 
 
 def tiny_plan(adjacency: Any = "replace-one") -> Plan:
@@ -47,8 +47,8 @@ def tiny_plan(adjacency: Any = "replace-one") -> Plan:
         fit_intercept=False,
         adjacency=adjacency,
     )
-    schedule = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=3)
-    return Plan(problem=problem, spec=schedule, delta=1e-5, theorem="composition")
+    spec = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=3)
+    return Plan(problem=problem, spec=spec, delta=1e-5, theorem="composition")
 
 
 def tiny_data(plan: Plan) -> ArrayDataset:

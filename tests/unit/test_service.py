@@ -1,5 +1,5 @@
 """Inside a service: fits and counts in threads, forked workers and coroutines give what they give alone, each with
-noise of its own, and one budget pays for all of them."""
+noise of its own, and one budget is charged for all of them."""
 
 from __future__ import annotations
 

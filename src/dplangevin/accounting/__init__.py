@@ -10,7 +10,10 @@ if TYPE_CHECKING:
         Releasable as Releasable,
         charge_then_release as charge_then_release,
     )
-    from dplangevin.accounting.conditions import Condition as Condition
+    from dplangevin.accounting.compose import (
+        AttackAdvantage as AttackAdvantage,
+        attack_advantage as attack_advantage,
+    )
     from dplangevin.accounting.conversions import (
         gdp_delta as gdp_delta,
         gdp_epsilon as gdp_epsilon,
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     )
     from dplangevin.accounting.dp_events import guarantee_from_event as guarantee_from_event
     from dplangevin.accounting.guarantee import (
+        Condition as Condition,
         Guarantee as Guarantee,
         NotPrivate as NotPrivate,
         Origin as Origin,
@@ -56,9 +60,5 @@ if TYPE_CHECKING:
         guarantee_to_plain as guarantee_to_plain,
     )
     from dplangevin.accounting.theorem import Spec as Spec, Theorem as Theorem
-    from dplangevin.accounting.tradeoff import (
-        AttackAdvantage as AttackAdvantage,
-        attack_advantage as attack_advantage,
-    )
 
 __getattr__, __dir__, __all__ = attach_lazy_names(__name__)

@@ -11,8 +11,7 @@ import math
 from typing import Any
 
 from dplangevin import _check
-from dplangevin.accounting.conditions import Condition
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import (
     Concentrated,
     Gaussian,

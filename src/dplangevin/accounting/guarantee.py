@@ -1,5 +1,9 @@
 """Guarantee: the privacy guarantee of a release, with its theorem, its origin, its adjacency and its conditions.
 
+An assumption is information (which noise, which parameters are public). A condition is stronger: where it does not
+hold, or where the run ends with an error that depends on the records, there is no guarantee. A strict data set of a
+ledger accepts only guarantees without conditions.
+
 Also the origin of each theorem (a paper, or a proof in docs/theory) and the step from rows to persons: the guarantee
 for a person with several rows.
 """
@@ -8,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
@@ -22,17 +26,69 @@ from dplangevin.accounting.certificate import (
     join_derivations,
     repeat_derivations,
 )
-from dplangevin.accounting.conditions import Condition, merge_conditions
-from dplangevin.accounting.parts import PrivacyPart, merge_equal_parts
-from dplangevin.accounting.tradeoff import (
+from dplangevin.accounting.compose import (
     AttackAdvantage,
     attack_advantage,
     renyi_divergence,
     smallest_zcdp,
     tradeoff_curve,
 )
+from dplangevin.accounting.parts import PrivacyPart, merge_equal_parts
 from dplangevin.errors import CalibrationFailed, InvalidParameter, NotPrivateError
 from dplangevin.problem.constants import Adjacency
+
+ConditionKind = Literal[
+    "public-labels",  # the set of labels was read from the targets
+    "public-row-count",  # the number of rows became the divisor, and neighbouring data sets differ in it
+    "upstream-steps",  # steps before the model that may spread one record over the rows of others
+    "outer-estimator",  # another estimator may have chosen rows, labels or weights
+    "record-errors",  # an error that depends on the records
+    "run-failure",  # a run that stops without a release, which may depend on the records
+    "unchecked-hypothesis",  # a hypothesis of a theorem that nothing in this project can check
+    "file-integrity",  # a file without proof that it is as it was written
+    "stated-in-words",  # an entry of an older ledger, whose condition is known as a sentence only
+]
+CONDITION_KINDS: tuple[ConditionKind, ...] = get_args(ConditionKind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One condition of a guarantee.
+
+    Parameters
+    ----------
+    kind : one of `CONDITION_KINDS`, for programs.
+    text : the continuation of "conditional on", for people; no decision depends on it.
+
+    Examples
+    --------
+    >>> print(Condition(kind="public-labels", text="the set of labels being public"))
+    conditional on the set of labels being public
+    """
+
+    kind: ConditionKind
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in CONDITION_KINDS:
+            raise InvalidParameter(
+                f"the kind of a condition must be one of {', '.join(CONDITION_KINDS)}; got {self.kind!r}."
+            )
+        if not isinstance(self.text, str) or not self.text:
+            raise InvalidParameter(f"the text of a condition must not be empty, got {self.text!r}.")
+
+    def __str__(self) -> str:
+        return f"conditional on {self.text}"
+
+    def to_dict(self) -> dict[str, str]:
+        """Return plain data, ready for JSON."""
+        return {"kind": self.kind, "text": self.text}
+
+
+def merge_conditions(*groups: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Return the conditions of several guarantees, each once."""
+    return tuple(dict.fromkeys(condition for group in groups for condition in group))
+
 
 PUBLISHED = "published"
 PROVED_HERE = "proved here"

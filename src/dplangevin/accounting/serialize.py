@@ -14,9 +14,8 @@ from typing import Any
 
 from dplangevin import _plain as r
 from dplangevin._plain import ValueReader
-from dplangevin.accounting.conditions import CONDITION_KINDS, Condition
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import CONDITION_KINDS, Condition, Guarantee
 from dplangevin.accounting.opposite_mixtures import OppositeMixtures
 from dplangevin.accounting.parts import (
     Approximate,

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 from dplangevin.accounting.certificate import Derivation
-from dplangevin.accounting.conditions import Condition
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import PrivacyPart
 from dplangevin.errors import AssumptionFailed
 from dplangevin.problem.constants import Constants

@@ -5,8 +5,7 @@ from dplangevin.audit.canaries import Canary, make_canaries
 from dplangevin.audit.claim import AuditResult, gaussian_claim
 from dplangevin.audit.containers import ADVERSARIAL_CELLS
 from dplangevin.audit.density import density_attack
-from dplangevin.audit.many_run import many_run_attack, runs_needed
-from dplangevin.audit.one_run import one_run_attack, one_run_epsilon
+from dplangevin.audit.many_run import many_run_attack, one_run_attack, one_run_epsilon, runs_needed
 from dplangevin.audit.pipeline_audit import Finding, PipelineAuditResult, audit_pipeline
 from dplangevin.audit.replay import ReplayResult, replay
 

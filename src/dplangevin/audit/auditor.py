@@ -25,8 +25,8 @@ from dplangevin.audit.many_run import (
     check_n_runs,
     choosing_runs,
     many_run_attack,
+    one_run_attack,
 )
-from dplangevin.audit.one_run import one_run_attack
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import run_plan

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.schema import CategoricalColumn, DateColumn, HashedColumn, Schema
+from dplangevin.tables.files import check_delimiter
 from dplangevin.tables.readings import text_of_days
 
 ADVERSARIAL_CELLS: Mapping[str, Any] = {
@@ -79,10 +80,10 @@ Record = Mapping[str, Any]
 TableBuilder = Callable[[Sequence[Record], Path, int | None], Any]
 
 
-def read_records(table: Any, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+def read_records(table: Any, names: Sequence[str] = (), delimiter: str | None = None) -> list[dict[str, Any]]:
     """Return the records of a list of mappings, an array, a pandas, polars or Arrow table, or a CSV or Parquet file."""
     if isinstance(table, str | os.PathLike):
-        return _read_file(Path(table))
+        return _read_file(Path(table), delimiter)
     if isinstance(table, np.ndarray):
         if table.ndim != 2:
             raise InvalidParameter(f"table must have rows and columns, got {table.ndim} dimensions.")
@@ -105,14 +106,19 @@ def read_records(table: Any, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     return [{str(name): cell for name, cell in row.items()} for row in rows]
 
 
-def _read_file(path: Path) -> list[dict[str, Any]]:
+def _read_file(path: Path, delimiter: str | None) -> list[dict[str, Any]]:
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             import pyarrow.parquet
 
             return read_records(pyarrow.parquet.read_table(path))
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [dict(row) for row in csv.DictReader(file, restval="", restkey=LONG_RECORD)]
+            reader = csv.DictReader(file, restval="", restkey=LONG_RECORD, delimiter=delimiter or ",")
+            if delimiter is None:
+                check_delimiter(str(path), reader.fieldnames or ())
+            rows = [dict(row) for row in reader]
+    except DplangevinError:
+        raise
     except ImportError:
         raise InvalidParameter('Parquet needs pyarrow: pip install "dplangevin[tables]".') from None
     except OSError as error:

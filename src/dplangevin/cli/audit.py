@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 
 from dplangevin import _files
 from dplangevin._progress import progress
-from dplangevin.cli.models import ESTIMATOR_BY_MODEL, Adjacency, Alpha, Delta, Epsilon, Radius
-from dplangevin.cli.option_groups import AsJson, Quiet, RandomState
+from dplangevin.cli.models import ESTIMATOR_BY_MODEL, Alpha, Radius
+from dplangevin.cli.option_groups import Adjacency, AsJson, Delta, Epsilon, Quiet, RandomState, ReportFile
 from dplangevin.errors import InvalidParameter
 
 _EXIT_FAILED = 3
@@ -144,7 +144,7 @@ def audit_model(
         float,
         typer.Option("--noise-divisor", help="Divide the noise of the run, but not of the claim, by this."),
     ] = 1.0,
-    report: Annotated[Path | None, typer.Option("--report", help="Also write .html, .md or .json.")] = None,
+    report: ReportFile = None,
     random_state: RandomState = None,
     as_json: AsJson = False,
     quiet: Quiet = False,

@@ -10,17 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dplangevin import _check
-from dplangevin.cli import _outputs, options as o
-from dplangevin.cli.option_groups import OutputFormat, ReleaseOptions, expand_option_groups
+from dplangevin.cli import _outputs
+from dplangevin.cli.option_groups import (
+    OUTPUT_PANEL,
+    Adjacency,
+    Delimiter,
+    Delta,
+    Epsilon,
+    OutputFormat,
+    ReleaseOptions,
+    RowsPerPerson,
+    SchemaFile,
+    Secure,
+    expand_option_groups,
+)
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dplangevin.accounting.delivery import Delivery
     from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-    from dplangevin.queries import CountTable, Marginals
+    from dplangevin.queries import Marginals
+    from dplangevin.queries.count_table import WritableCounts
     from dplangevin.schema import Schema
 
-_COUNTED_PANEL, _RUN_PANEL, _OUTPUT_PANEL = "What is counted", "The run", "Output"
+_COUNTED_PANEL, _RUN_PANEL = "What is counted", "The run"
 
 
 def _panel_option(name: str, help_text: str, panel: str, metavar: str | None = None, *short: str) -> Any:
@@ -31,9 +44,6 @@ def _panel_option(name: str, help_text: str, panel: str, metavar: str | None = N
 
 Data = Annotated[
     Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a quoted pattern.", metavar="DATA")
-]
-SchemaFile = Annotated[
-    Path | None, _panel_option("--schema", "The public schema, JSON or TOML.", _COUNTED_PANEL, "FILE")
 ]
 MarginalWays = Annotated[
     int, _panel_option("--marginals", "All marginal tables of N columns; 0: none.", _COUNTED_PANEL, "N")
@@ -46,35 +56,24 @@ Where = Annotated[
     list[str] | None,
     _panel_option("--where", "Rows that satisfy a SQL predicate (repeat).", _COUNTED_PANEL, "SQL"),
 ]
-Bins = Annotated[int, _panel_option("--bins", "Intervals per numeric column.", _COUNTED_PANEL, "N")]
-Delimiter = Annotated[
+Groups = Annotated[
     str | None,
     _panel_option(
-        "--delimiter", "Delimiter of a text file; default: comma, tab for .tsv.", _COUNTED_PANEL, "MARK"
+        "--groups", "Common values of these columns, learned: a,b. Needs no schema.", _COUNTED_PANEL, "A,B"
     ),
 ]
+Bins = Annotated[int, _panel_option("--bins", "Intervals per numeric column.", _COUNTED_PANEL, "N")]
 Objective = Annotated[
     str, _panel_option("--objective", "The error to minimise: max or rmse.", _RUN_PANEL, "WORD")
 ]
-RowsPerPerson = Annotated[
-    int, _panel_option("--max-rows-per-person", "Protect people who own up to N rows.", _RUN_PANEL, "N")
-]
-Secure = Annotated[
-    bool | None,
-    _panel_option(
-        "--secure/--no-secure",
-        "Exact noise or refused / floating point allowed. Default: exact where a sampler exists.",
-        _RUN_PANEL,
-    ),
-]
 Memory = Annotated[str, _panel_option("--memory", "Memory for reading the table.", _RUN_PANEL, "SIZE")]
 Raw = Annotated[
-    bool, _panel_option("--raw", "No post-processing: may be negative or fractional.", _OUTPUT_PANEL)
+    bool, _panel_option("--raw", "No post-processing: may be negative or fractional.", OUTPUT_PANEL)
 ]
-Total = Annotated[float | None, _panel_option("--total", "Public number of rows.", _OUTPUT_PANEL, "N")]
+Total = Annotated[float | None, _panel_option("--total", "Public number of rows.", OUTPUT_PANEL, "N")]
 Output = Annotated[
     Path | None,
-    _panel_option("--output", "Write .parquet, .csv or .json; default: print.", _OUTPUT_PANEL, "FILE", "-o"),
+    _panel_option("--output", "Write .parquet, .csv or .json; default: print.", OUTPUT_PANEL, "FILE", "-o"),
 ]
 RequiredSchema = Annotated[
     Path, _panel_option("--schema", "The public schema, JSON or TOML.", _COUNTED_PANEL, "FILE")
@@ -93,23 +92,24 @@ By = Annotated[
 ]
 SummaryOutput = Annotated[
     Path | None,
-    _panel_option("--output", "Write .csv or .json; default: print.", _OUTPUT_PANEL, "FILE", "-o"),
+    _panel_option("--output", "Write .csv or .json; default: print.", OUTPUT_PANEL, "FILE", "-o"),
 ]
 
 
 @expand_option_groups
 def count_table(
     data: Data,
-    epsilon: o.TargetEpsilon,
-    delta: o.TargetDelta,
+    epsilon: Epsilon,
+    delta: Delta,
     *,
     schema: SchemaFile = None,
     marginals: MarginalWays = 0,
     columns: Columns = None,
     where: Where = None,
+    groups: Groups = None,
     bins: Bins = 10,
     delimiter: Delimiter = None,
-    adjacency: o.Adjacency = "replace-one",
+    adjacency: Adjacency = "replace-one",
     objective: Objective = "max",
     max_rows_per_person: RowsPerPerson = 1,
     secure: Secure = None,
@@ -122,40 +122,62 @@ def count_table(
 ) -> None:
     """Release counts with the smallest worst-case error: marginal tables, and rows that satisfy SQL predicates.
 
-    The noise and its error are printed before the file is read; the guarantee covers the whole output.
+    The noise and its error are printed before the file is read; the guarantee covers the whole output. `--groups`
+    counts the values of columns whose values nobody can list: those that are common enough are released.
     """
     from dplangevin.cli import _tables
-    from dplangevin.queries import count_file
+    from dplangevin.queries import CountTable, GroupCounts, count_file, count_learned_groups
     from dplangevin.schema import Schema
 
-    if not (marginals or columns or where):
-        raise InvalidParameter("nothing to count: give --marginals, --columns or --where.")
+    if groups and (marginals or columns or where or schema or total is not None):
+        raise InvalidParameter(
+            "--groups is a release of its own, without a schema; leave --marginals, --columns, --where, --schema and "
+            "--total to another command."
+        )
+    if not (marginals or columns or where or groups):
+        raise InvalidParameter("nothing to count: give --marginals, --columns, --where or --groups.")
     _check_output(output, data, schema, release_options, total)
     loaded_schema = Schema.load(schema) if schema is not None else None
     is_verbose = not (output_format.quiet or output_format.as_json)
+    counts: CountTable | GroupCounts
     with _outputs.deliver_results(release_options) as delivery:
-        counts = count_file(
-            data,
-            schema=loaded_schema,
-            queries=where,
-            marginals=_build_marginals(loaded_schema, marginals, columns, bins),
-            epsilon=epsilon,
-            delta=delta,
-            adjacency=adjacency,
-            objective=objective,
-            max_rows_per_person=max_rows_per_person,
-            memory=memory,
-            secure=secure,
-            dialect=_tables.text_dialect(delimiter),
-            random_state=release_options.random_state,
-            ledger=release_options.open_budget("dplangevin count"),
-            checkpoint=release_options.checkpoint,
-            announce=_announce_mechanism if is_verbose else None,
-            progress=_print_progress if is_verbose and sys.stderr.isatty() else None,
-        )
+        if groups:
+            counts = count_learned_groups(
+                data,
+                _split_list(groups),
+                epsilon=epsilon,
+                delta=delta,
+                adjacency=adjacency,  # type: ignore[arg-type]
+                max_rows_per_person=max_rows_per_person,
+                secure=secure,
+                dialect=_tables.text_dialect(delimiter),
+                random_state=release_options.random_state,
+                ledger=release_options.open_budget("dplangevin count"),
+                checkpoint=release_options.checkpoint,
+            )
+        else:
+            counts = count_file(
+                data,
+                schema=loaded_schema,
+                queries=where,
+                marginals=_build_marginals(loaded_schema, marginals, columns, bins),
+                epsilon=epsilon,
+                delta=delta,
+                adjacency=adjacency,
+                objective=objective,
+                max_rows_per_person=max_rows_per_person,
+                memory=memory,
+                secure=secure,
+                dialect=_tables.text_dialect(delimiter),
+                random_state=release_options.random_state,
+                ledger=release_options.open_budget("dplangevin count"),
+                checkpoint=release_options.checkpoint,
+                announce=_announce_mechanism if is_verbose else None,
+                progress=_print_progress if is_verbose and sys.stderr.isatty() else None,
+            )
         _deliver_counts(
             delivery,
-            counts if raw else counts.postprocess(total=total),
+            counts.postprocess(total=total) if isinstance(counts, CountTable) and not raw else counts,
             output,
             as_json=output_format.as_json,
         )
@@ -168,8 +190,8 @@ def count_table(
 @expand_option_groups
 def summarize_file(
     data: Data,
-    epsilon: o.TargetEpsilon,
-    delta: o.TargetDelta,
+    epsilon: Epsilon,
+    delta: Delta,
     *,
     schema: RequiredSchema,
     columns: NumericColumns = None,
@@ -177,7 +199,7 @@ def summarize_file(
     quantiles: Quantiles = None,
     by: By = None,
     delimiter: Delimiter = None,
-    adjacency: o.Adjacency = "replace-one",
+    adjacency: Adjacency = "replace-one",
     max_rows_per_person: RowsPerPerson = 1,
     secure: Secure = None,
     release_options: ReleaseOptions,
@@ -280,7 +302,7 @@ def _build_marginals(
     return Marginals.from_schema(schema, ways=ways or 1, columns=sets, bins=bins)
 
 
-def _deliver_counts(delivery: Delivery, table: CountTable, output: Path | None, *, as_json: bool) -> None:
+def _deliver_counts(delivery: Delivery, table: WritableCounts, output: Path | None, *, as_json: bool) -> None:
     def json_text() -> str:
         return json.dumps(table.to_dict(), allow_nan=False) + "\n"
 
@@ -292,11 +314,11 @@ def _deliver_counts(delivery: Delivery, table: CountTable, output: Path | None, 
         delivery.add_result("the counts", output, table.write, json_text)
     delivery.finish()
     if as_json and output is not None:
-        short = {"mechanism": table.mechanism.to_dict(), "output": str(output)}
+        short = {"mechanism": table.metadata()["mechanism"], "output": str(output)}
         typer.echo(json.dumps(short, allow_nan=False))
 
 
-def _tab_separated_lines(table: CountTable) -> str:
+def _tab_separated_lines(table: WritableCounts) -> str:
     rows = zip(*table.columns().values(), strict=True)
     cells = (
         "\t".join(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dplangevin.cli.option_groups import AsJson
+
 if TYPE_CHECKING:
-    from dplangevin.ledger.inspection import Diagnosis
+    from dplangevin.ledger.ledger import Diagnosis
 
 _REQUIRED_LIBRARIES = ("numpy", "scipy", "scikit-learn", "dp-accounting")
 _OPTIONAL_LIBRARIES = (
@@ -33,10 +35,10 @@ def run_doctor(
             show_envvar=True,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that this installation is fit for releases. Exit code 2 if not; nothing is changed."""
-    from dplangevin.ledger.inspection import inspect_ledger
+    from dplangevin.ledger.ledger import inspect_ledger
 
     diagnoses = [
         *_check_versions(),
@@ -58,7 +60,7 @@ def run_doctor(
 
 
 def _make_diagnosis(subject: str, status: str, message: str) -> Diagnosis:
-    from dplangevin.ledger.inspection import Diagnosis
+    from dplangevin.ledger.ledger import Diagnosis
 
     return Diagnosis(subject=subject, status=status, message=message)
 

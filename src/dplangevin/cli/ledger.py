@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dplangevin.cli.option_groups import expand_option_groups
+from dplangevin.cli.option_groups import AsJson, expand_option_groups
 
 app = typer.Typer(
     name="ledger",
@@ -32,7 +32,6 @@ DatasetName = Annotated[str, typer.Option("--dataset", help="Name of the data se
 OptionalDatasetName = Annotated[
     str | None, typer.Option("--dataset", help="Only this data set.", metavar="NAME", show_default="all")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 Epsilon = Annotated[float | None, typer.Option(help="Budget of all releases together.", metavar="X")]

@@ -12,11 +12,19 @@ import typer
 from dplangevin import _files
 from dplangevin._progress import progress
 from dplangevin.cli.option_groups import (
+    Adjacency,
     AsJson,
     Delimiter,
+    Delta,
+    Epsilon,
     OutputFormat,
     PublicTableOptions,
     ReleaseOptions,
+    ReportFile,
+    RowsPerPerson,
+    Secure,
+    SignKey,
+    Target,
     expand_option_groups,
 )
 from dplangevin.errors import InvalidParameter
@@ -38,8 +46,6 @@ Model = Annotated[
         "--model", help="logistic, svc, ridge, huber, quantile, poisson, additive or additive-regression."
     ),
 ]
-Epsilon = Annotated[float, typer.Option("--epsilon", help="The epsilon to meet.")]
-Delta = Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure guarantee.")]
 PublicDivisor = Annotated[
     int | None,
     typer.Option(
@@ -47,7 +53,6 @@ PublicDivisor = Annotated[
         help="Public divisor under add-remove; by default the number of rows, which is then public.",
     ),
 ]
-Adjacency = Annotated[str, typer.Option("--adjacency", help="replace-one or add-remove.")]
 Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanism by name.")]
 Radius = Annotated[float | None, typer.Option("--radius", help="Bound on the norm of the coefficients.")]
 Alpha = Annotated[float | None, typer.Option("--alpha", help="Ridge per sample.")]
@@ -62,13 +67,6 @@ Time = Annotated[
 NSteps = Annotated[
     int | None, typer.Option("--n-steps", help="With --mechanism langevin: number of steps; default: chosen.")
 ]
-Secure = Annotated[
-    bool | None,
-    typer.Option(
-        "--secure/--no-secure",
-        help="Exact sums and noise or refused / floating point. Default: exact wherever it is proved.",
-    ),
-]
 Intervals = Annotated[
     bool,
     typer.Option("--intervals", help="Also release what confidence intervals and predict --stability need."),
@@ -80,12 +78,6 @@ PublicMethod = Annotated[
     str, typer.Option("--public-method", help="mirror, mirror-loss, mix, warm-start or public-only.")
 ]
 Compare = Annotated[bool, typer.Option("--compare", help="Also compare the methods on held-out public rows.")]
-ReportFile = Annotated[
-    Path | None, typer.Option("--report", help="Also write a report, .html, .md or .json.")
-]
-SignKey = Annotated[
-    Path | None, typer.Option("--sign", help="Private key to sign the file (and the report) with.")
-]
 CLASSIFIERS = ("logistic", "svc", "additive")
 _PLANNED_AS = {"additive": "logistic", "additive-regression": "ridge"}
 Learn = Annotated[
@@ -104,12 +96,6 @@ Sql = Annotated[
 ]
 Person = Annotated[
     str | None, typer.Option("--person", help="Column that identifies the owner of a row; needs --n-public.")
-]
-RowsPerPerson = Annotated[
-    int,
-    typer.Option(
-        "--max-rows-per-person", help="The guarantee covers all rows of a person; at most N are used."
-    ),
 ]
 
 
@@ -255,7 +241,7 @@ def fit_model(
     data: Annotated[
         str, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv; with --sql the URL of a database.")
     ],
-    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    target: Target,
     epsilon: Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
     *,
@@ -499,14 +485,14 @@ def choose_epsilon_command(
     excess: Annotated[
         float | None, typer.Option("--excess", help="Goal: excess loss over a fit without noise.")
     ] = None,
-    delta: Annotated[float, typer.Option("--delta", help="The delta of the guarantee.")] = 1e-6,
+    delta: Delta = 1e-6,
     public: Annotated[
         Path | None, typer.Option("--public", help="Table of public rows to simulate on; NOT protected.")
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="Column to predict, with --public.")] = None,
     n_repeats: Annotated[int, typer.Option("--n-repeats", help="Simulated fits at each epsilon.")] = 6,
     plot: Annotated[Path | None, typer.Option("--plot", help=PLOT_HELP, metavar="FILE.png|.svg")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find by simulation the smallest epsilon that reaches a goal.
 

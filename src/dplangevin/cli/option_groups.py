@@ -29,8 +29,62 @@ Delimiter = Annotated[
 RandomState = Annotated[
     int | None, typer.Option("--random-state", help="Seed of the noise; marks the release as seeded.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+GUARANTEE_PANEL, OUTPUT_PANEL = "The guarantee", "Output"
+Target = Annotated[str, typer.Option("--target", help="Column to predict.")]
+Epsilon = Annotated[
+    float,
+    typer.Option("--epsilon", help="The epsilon to meet.", rich_help_panel=GUARANTEE_PANEL, metavar="X"),
+]
+Delta = Annotated[
+    float,
+    typer.Option(
+        "--delta",
+        help="The delta to meet; 0 for a pure guarantee.",
+        rich_help_panel=GUARANTEE_PANEL,
+        metavar="X",
+    ),
+]
+Adjacency = Annotated[
+    str,
+    typer.Option(
+        "--adjacency",
+        help="A neighbour: replace-one or add-remove.",
+        rich_help_panel=GUARANTEE_PANEL,
+        metavar="WORD",
+    ),
+]
+RowsPerPerson = Annotated[
+    int,
+    typer.Option(
+        "--max-rows-per-person",
+        help="The guarantee covers all rows of a person who owns at most N.",
+        rich_help_panel=GUARANTEE_PANEL,
+        metavar="N",
+    ),
+]
+Secure = Annotated[
+    bool | None,
+    typer.Option(
+        "--secure/--no-secure",
+        help="Exact sums and noise or refused / floating point. Default: exact wherever it is proved.",
+        rich_help_panel=GUARANTEE_PANEL,
+    ),
+]
+Tier = Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=OUTPUT_PANEL)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only the result.", rich_help_panel=OUTPUT_PANEL)
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option("--report", help="Also write a report, .html, .md or .json.", rich_help_panel=OUTPUT_PANEL),
+]
+SignKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--sign", help="Private key to sign the file (and the report) with.", rich_help_panel=OUTPUT_PANEL
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

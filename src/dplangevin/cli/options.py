@@ -12,14 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin.accounting.registry import accountable_mechanisms
+from dplangevin.cli.option_groups import GUARANTEE_PANEL, OUTPUT_PANEL, Adjacency, AsJson, Quiet
 from dplangevin.errors import InvalidParameter
 
-_RUN_PANEL, _PROBLEM_PANEL, _GUARANTEE_PANEL, _OUTPUT_PANEL = (
-    "The run",
-    "The problem",
-    "The guarantee",
-    "Output",
-)
+_RUN_PANEL, _PROBLEM_PANEL = "The run", "The problem"
 
 
 def _panel_option(name: str, help_text: str, panel: str, metavar: str | None = None) -> Any:
@@ -112,55 +108,46 @@ Diameter = Annotated[
     _panel_option("--diameter", "Diameter of the set that iterates are projected on.", _PROBLEM_PANEL, "X"),
 ]
 
-Adjacency = Annotated[
-    str, _panel_option("--adjacency", "A neighbour: replace-one or add-remove.", _GUARANTEE_PANEL, "WORD")
-]
 Release = Annotated[
     str,
     _panel_option(
         "--release",
         "What is released: last-iterate, average, checkpoints or trajectory.",
-        _GUARANTEE_PANEL,
+        GUARANTEE_PANEL,
         "WORD",
     ),
 ]
 Checkpoints = Annotated[
     str,
-    _panel_option(
-        "--checkpoints", "Released steps, with --release checkpoints.", _GUARANTEE_PANEL, "N,N,..."
-    ),
+    _panel_option("--checkpoints", "Released steps, with --release checkpoints.", GUARANTEE_PANEL, "N,N,..."),
 ]
 Delta = Annotated[
-    float | None, _panel_option("--delta", "Report epsilon at this delta.", _GUARANTEE_PANEL, "X")
+    float | None, _panel_option("--delta", "Report epsilon at this delta.", GUARANTEE_PANEL, "X")
 ]
 Epsilon = Annotated[
-    float | None, _panel_option("--epsilon", "Report delta at this epsilon instead.", _GUARANTEE_PANEL, "X")
+    float | None, _panel_option("--epsilon", "Report delta at this epsilon instead.", GUARANTEE_PANEL, "X")
 ]
 SomeDelta = Annotated[
-    float | None, _panel_option("--delta", "The delta to meet, or to report at.", _GUARANTEE_PANEL, "X")
+    float | None, _panel_option("--delta", "The delta to meet, or to report at.", GUARANTEE_PANEL, "X")
 ]
 SomeEpsilon = Annotated[
-    float | None, _panel_option("--epsilon", "The epsilon to meet (with --delta).", _GUARANTEE_PANEL, "X")
+    float | None, _panel_option("--epsilon", "The epsilon to meet (with --delta).", GUARANTEE_PANEL, "X")
 ]
 Order = Annotated[
     str,
-    _panel_option(
-        "--order", "Also report the Renyi divergence at these orders.", _GUARANTEE_PANEL, "X,X,..."
-    ),
+    _panel_option("--order", "Also report the Renyi divergence at these orders.", GUARANTEE_PANEL, "X,X,..."),
 ]
 TargetRdp = Annotated[
     str,
     _panel_option(
-        "--rdp", "Meet this Renyi divergence at this order instead.", _GUARANTEE_PANEL, "ORDER,VALUE"
+        "--rdp", "Meet this Renyi divergence at this order instead.", GUARANTEE_PANEL, "ORDER,VALUE"
     ),
 ]
-TargetMu = Annotated[float | None, _panel_option("--mu", "Meet mu-GDP instead.", _GUARANTEE_PANEL, "X")]
-TargetZcdp = Annotated[float | None, _panel_option("--zcdp", "Meet rho-zCDP instead.", _GUARANTEE_PANEL, "X")]
-TargetDelta = Annotated[float, _panel_option("--delta", "The delta to meet.", _GUARANTEE_PANEL, "X")]
-TargetEpsilon = Annotated[float, _panel_option("--epsilon", "The epsilon to meet.", _GUARANTEE_PANEL, "X")]
+TargetMu = Annotated[float | None, _panel_option("--mu", "Meet mu-GDP instead.", GUARANTEE_PANEL, "X")]
+TargetZcdp = Annotated[float | None, _panel_option("--zcdp", "Meet rho-zCDP instead.", GUARANTEE_PANEL, "X")]
 TheoremName = Annotated[
     str | None,
-    _panel_option("--theorem", "Use this theorem only; fail if it does not apply.", _GUARANTEE_PANEL, "NAME"),
+    _panel_option("--theorem", "Use this theorem only; fail if it does not apply.", GUARANTEE_PANEL, "NAME"),
 ]
 
 _OTHER_PANEL = "Other mechanisms"
@@ -218,6 +205,14 @@ TemperatureExponent = Annotated[
     float | None,
     _panel_option("--exponent", "beta_t = beta (t / T)^X of a Langevin diffusion.", _OTHER_PANEL, "X"),
 ]
+Convex = Annotated[
+    bool,
+    typer.Option(
+        "--convex/--non-convex",
+        rich_help_panel=_PROBLEM_PANEL,
+        help="Whether every loss is convex (mechanism langevin).",
+    ),
+]
 LogSobolev = Annotated[
     float | None,
     _panel_option(
@@ -259,14 +254,10 @@ NoiseExponent = Annotated[
     _panel_option("--p", "Exponent p of the noise density exp(-(|x|_p / sigma)^p).", _OTHER_PANEL, "X"),
 ]
 
-AsJson = Annotated[bool, _panel_option("--json", "Print JSON.", _OUTPUT_PANEL)]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print the number alone.", rich_help_panel=_OUTPUT_PANEL)
-]
 Plot = Annotated[
     Path | None,
     _panel_option(
-        "--plot", "Also draw epsilon against the number of steps.", _OUTPUT_PANEL, "FILE.png|.svg|.html"
+        "--plot", "Also draw epsilon against the number of steps.", OUTPUT_PANEL, "FILE.png|.svg|.html"
     ),
 ]
 
@@ -302,6 +293,7 @@ def _run_options(
     time_step: TimeStep = None,
     exponent: TemperatureExponent = None,
     log_sobolev: LogSobolev = None,
+    convex: Convex = True,
     tier: Tier = None,
     n_models: NModels = None,
     threshold: Threshold = None,

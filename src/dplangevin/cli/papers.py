@@ -28,10 +28,10 @@ def list_papers(context: typer.Context) -> None:
 
 @app.command("search")
 def search_statements(
-    text: Annotated[str, typer.Argument(help="An author, a number or words of a statement.")],
+    words: Annotated[list[str], typer.Argument(help="An author, a number or words of a statement.")],
 ) -> None:
-    """Find statements by author, title, number or words."""
-    for row in _find_rows(text, everywhere=True):
+    """Find the statements that have all of these words in author, title, number or text."""
+    for row in _find_rows(" ".join(words), everywhere=True):
         typer.echo(f"{_source(row)}, {row.number} [{row.use}]: {row.says}")
 
 
@@ -82,12 +82,18 @@ def _find_rows(text: str, *, everywhere: bool) -> list[Any]:
     """Return the statements whose number holds this text, or, everywhere, whose paper or sentence does."""
     from dplangevin.papers.concordance import ROWS
 
-    wanted = " ".join(text.lower().split())
+    wanted = text.lower().split()
     rows = [
         row
         for row in ROWS
-        if wanted in row.number.lower()
-        or (everywhere and wanted in f"{row.says} {row.corrected} {_source_text(row)}".lower())
+        if " ".join(wanted) in row.number.lower()
+        or (
+            everywhere
+            and all(
+                word in f"{row.number} {row.says} {row.corrected} {row.note} {_source_text(row)}".lower()
+                for word in wanted
+            )
+        )
     ]
     if not rows:
         raise InvalidParameter(

@@ -16,11 +16,17 @@ import typer
 
 from dplangevin import _files
 from dplangevin._progress import progress
-from dplangevin.cli.models import CLASSIFIERS, ESTIMATOR_BY_MODEL, Adjacency, Epsilon, Model
+from dplangevin.cli.models import CLASSIFIERS, ESTIMATOR_BY_MODEL, Model
 from dplangevin.cli.option_groups import (
+    Adjacency,
+    Delta,
+    Epsilon,
     OutputFormat,
     PublicTableOptions,
     ReleaseOptions,
+    ReportFile,
+    Target,
+    Tier,
     expand_option_groups,
 )
 from dplangevin.errors import InvalidParameter
@@ -210,13 +216,13 @@ OnlyPlan = Annotated[bool, typer.Option("--plan", help="Only print the plan; rec
 @expand_option_groups
 def rashomon_command(
     data: Annotated[Path, typer.Argument(help="Private table, .csv or .parquet.")],
-    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    target: Target,
     threshold: Thresholds,
     epsilon: Epsilon,
     *,
     n_models: NModels = None,
     radius: Radius = None,
-    delta: Annotated[float, typer.Option("--delta", help="0 for a pure guarantee (sampler).")] = 0.0,
+    delta: Delta = 0.0,
     model: Model = "logistic",
     table: PublicTableOptions,
     adjacency: Adjacency = "replace-one",
@@ -228,10 +234,10 @@ def rashomon_command(
     confidence: Confidence = 0.95,
     outer: Outer = False,
     flip_share: FlipShares = None,
-    tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
+    tier: Tier = "auto",
     public: PublicInputs = None,
     group: Group = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write .html, .md or .json.")] = None,
+    report: ReportFile = None,
     output: Folder = None,
     plan: OnlyPlan = False,
     release_options: ReleaseOptions,

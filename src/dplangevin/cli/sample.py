@@ -12,9 +12,14 @@ from dplangevin._progress import progress
 from dplangevin.accounting.registry import mechanisms_with
 from dplangevin.cli import models as m
 from dplangevin.cli.option_groups import (
+    Adjacency,
+    Delta,
+    Epsilon,
     OutputFormat,
     PublicTableOptions,
     ReleaseOptions,
+    Target,
+    Tier,
     expand_option_groups,
 )
 from dplangevin.errors import InvalidParameter
@@ -26,15 +31,15 @@ SAMPLED_MODELS = ("logistic", "svc", "ridge", "huber", "quantile")
 @expand_option_groups
 def sample_coefficients(
     data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
-    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    target: Target,
     radius: Annotated[float, typer.Option("--radius", help="Bound on the norm of the coefficients.")],
-    epsilon: m.Epsilon,
+    epsilon: Epsilon,
     *,
-    delta: Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure guarantee.")] = 0.0,
+    delta: Delta = 0.0,
     model: Annotated[str, typer.Option("--model", help=", ".join(SAMPLED_MODELS) + ".")] = "logistic",
     table: PublicTableOptions,
     alpha: Annotated[float, typer.Option("--alpha", help="Ridge per sample.")] = 0.01,
-    adjacency: m.Adjacency = "replace-one",
+    adjacency: Adjacency = "replace-one",
     mechanism: Annotated[
         str,
         typer.Option("--mechanism", help="auto, a draw; or langevin, the average of a stated or chosen run."),
@@ -42,7 +47,7 @@ def sample_coefficients(
     beta: m.Beta = None,
     time: m.Time = None,
     n_steps: m.NSteps = None,
-    tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
+    tier: Tier = "auto",
     padding: Annotated[
         float, typer.Option("--padding", help="Minimum duration of every run, in seconds.")
     ] = 0.0,
@@ -147,7 +152,7 @@ def _problem_builder(**options: Any) -> Any:
     """Return a function that builds the problem for n rows and p features from public options."""
 
     def build_problem(n: int, n_features: int, intercept: bool) -> Any:
-        from dplangevin.planner.request import Request
+        from dplangevin.planner.fit_plan import Request
 
         request = Request(n=n, n_features=n_features, fit_intercept=intercept, **options)
         return request.make_problem(request.needed_clip, 0.0)

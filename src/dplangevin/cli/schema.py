@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dplangevin import _files
+from dplangevin.cli.option_groups import AsJson, Delimiter
 from dplangevin.errors import InvalidParameter
 
 app = typer.Typer(
@@ -17,7 +18,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("init")
@@ -29,12 +29,13 @@ def init_schema(
         str | None, typer.Option("--columns", help="Names alone: no table is read.", metavar="A,B,C")
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
+    delimiter: Delimiter = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New .toml file.", show_default="stdout")
     ] = None,
 ) -> None:
     """Draft a schema to edit, as TOML. A table given here is treated as PUBLIC: never pass private rows."""
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _outputs, _tables
     from dplangevin.schema.draft import draft_schema, draft_schema_from_public
 
     if (public is None) == (columns is None):
@@ -55,7 +56,9 @@ def init_schema(
             "private, stop here and use --columns.",
             err=True,
         )
-        text = draft_schema_from_public(read_records(public), target)
+        dialect = _tables.text_dialect(delimiter)
+        records = read_records(public, delimiter=None if dialect is None else dialect.delimiter)
+        text = draft_schema_from_public(records, target)
     if output is None:
         typer.echo(text, nl=False)
     else:
@@ -67,6 +70,7 @@ def init_schema(
 def check_public_rows(
     schema: Annotated[Path, typer.Argument(help="Schema, .toml or .json.")],
     public: Annotated[Path, typer.Argument(help="PUBLIC rows, .csv or .parquet.")],
+    delimiter: Delimiter = None,
     as_json: AsJson = False,
 ) -> None:
     """Report categories that never match and ranges that clip, on PUBLIC rows: never pass private ones."""
@@ -76,5 +80,5 @@ def check_public_rows(
 
     loaded_schema = Schema.load(schema)
     typer.echo(f"WARNING: {public} is treated as PUBLIC; the answer describes its rows.", err=True)
-    schema_check = check_schema(loaded_schema, _tables.read_table(public))
+    schema_check = check_schema(loaded_schema, _tables.read_table(public, delimiter))
     typer.echo(json.dumps(schema_check.to_dict(), indent=1) if as_json else repr(schema_check))

@@ -11,34 +11,28 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data.dataset import ArrayDataset, Dataset, check_shape
-from dplangevin.data.integer_grids import RowGrid
-from dplangevin.data.kernels import Block, CompiledKernel, Kernel, choose_kernel
+from dplangevin.data.cluster import CountedSum, PartitionedDataset, add_counted, sum_partitions
+from dplangevin.data.dataset import ArrayDataset, check_shape
 from dplangevin.data.sources import CHARGE_STANDS_MESSAGE, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.problem import Loss, Problem
+from dplangevin.problem import Problem
 from dplangevin.tables import as_column, as_matrix
 
 FloatArray = NDArray[np.float64]
-Rows = NDArray[np.integer[Any]]
 FAN_IN = 32  # partial sums added by one task
 RETRIES = 3
 POLL_SECONDS = 5.0  # between queries for the location of the partitions and for workers
 MAX_WAIT_SECONDS = 120.0  # without a single worker, after which a run gives up
-LOST_WORKERS_MESSAGE = (
-    "a partition of the data was lost and could not be computed again ({}). The run stopped: what was charged for it "
-    "stays charged, and nothing was released. Load the data from files, so that the cluster can read it again."
-)
+_OPTIONS: dict[str, Any] = {"pure": False, "retries": RETRIES}
 
 
 @final
-class DaskDataset(Dataset):
+class DaskDataset(PartitionedDataset):
     """Partitions of a Dask array or DataFrame, clipped once on the workers that hold them.
 
-    Every sum is one small task per partition. Partial sums are added in the order of the partitions, so that retrying
-    a task, or recomputing a partition after its worker died, changes no bit of the result. Tasks return the number of
-    records they summed, and a full sum over any other number of records than the data have is an error. The cluster
-    adds no noise: the mechanism adds it afterwards, once.
+    A sum of whole numbers, as exact fits make them, is one small task per worker. Other sums are one task per
+    partition, added in the order of the partitions. So retrying a task, or recomputing a partition after its worker
+    died, changes no bit of the result.
 
     Parameters
     ----------
@@ -66,183 +60,130 @@ class DaskDataset(Dataset):
         encode: Callable[[Any], FloatArray] | None = None,
         encode_rows: Callable[[Any], FloatArray] | None = None,
     ) -> None:
-        self._client = connect_client(client)
-        self._last_poll = -math.inf
-        self._workers_by_key: dict[str, Sequence[str]] = {}
-        self._problem = problem
+        engine = DaskEngine(connect_client(client))
         parts = delayed_partitions(X, y, weights)
         prepared = [_prepare_task(part, problem, encode, encode_rows) for part in parts]
         try:
-            self._parts = self._client.compute(prepared, retries=RETRIES)
-            sizes = self._client.gather(
-                self._client.map(_partition_size, self._parts, pure=False, retries=RETRIES)
-            )
+            super().__init__(engine, engine.client.compute(prepared, retries=RETRIES), problem)
         except InvalidParameter as error:
             raise InvalidParameter(f"{error} {CHARGE_STANDS_MESSAGE}") from None
-        except dask_failures() as error:
+        except engine.failures as error:
             raise DplangevinError(
                 f"the data could not be read on the cluster ({type(error).__name__}). {CHARGE_STANDS_MESSAGE}"
             ) from error
-        self._counts = np.array([rows for rows, _, _ in sizes], dtype=np.int64)
-        self.n_samples, self.n_bytes = int(self._counts.sum()), int(sum(size for _, size, _ in sizes))
-        check_shape((self.n_samples, sizes[0][2]), problem)
+        check_shape((self.n_samples, self._n_features), problem)
+
+
+@final
+class DaskEngine:
+    """Partitions as Dask futures. Tasks go to the workers that hold the partitions.
+
+    By itself the scheduler would move whole partitions to idle workers, which takes longer than many sums. It may
+    still choose another worker when that one is gone.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._last_poll, self._polled, self._workers_by_key = -math.inf, "", dict[str, Sequence[str]]()
 
     @property
-    def problem(self) -> Problem:
-        return self._problem
+    def failures(self) -> tuple[type[BaseException], ...]:
+        """See dask_failures."""
+        return dask_failures()
 
-    @property
-    def n_partitions(self) -> int:
-        """Number of partitions."""
-        return len(self._parts)
-
-    def blocks(self, rows: Rows | None = None) -> Iterator[Block]:
-        """Yield the records, one partition at a time; this transfers them, so sums are preferred where possible."""
-        for part, batch in zip(self._parts, self._rows_by_partition(rows), strict=True):
-            if batch is None or len(batch):
-                yield from self._call_on_cluster(part.result).blocks(batch)
-
-    def _gradient(self, kernel: Kernel, parameters: FloatArray, rows: Rows | None) -> tuple[FloatArray, int]:
-        wanted = "numba" if isinstance(kernel, CompiledKernel) else "numpy"
-        batches = self._rows_by_partition(rows)
-        total, n_seen = self._tree_sum(
-            _part_gradient, [(kernel.loss, wanted, parameters, b) for b in batches]
-        )
-        return total, int(n_seen)
-
-    def loss_sum(self, loss: Loss, theta: FloatArray) -> FloatArray:
-        self._parameter_matrix(loss, theta)
-        return self.sum_over_blocks(Dataset.loss_sum, loss, theta)
-
-    def sum_over_blocks(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
-        total, n_seen = self._tree_sum(_run_on_part, [(task, *arguments)] * self.n_partitions)
-        self.check_row_count(int(n_seen))
-        return total
-
-    def sum_over_batch(
-        self, rows: Rows | None, task: Callable[..., NDArray[Any]], *arguments: Any
-    ) -> NDArray[Any]:
-        total, n_seen = self._tree_sum(
-            _run_on_part, [(task, batch, *arguments) for batch in self._rows_by_partition(rows)]
-        )
-        self.check_row_count(int(n_seen))
-        return total
-
-    def with_scaled_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
-        """Scale the weights on the workers, where they stay with their rows."""
-        return self._with_partitions(_scale_part_weights, task, *arguments)
-
-    def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
-        return self._with_partitions(_replace_part_weights, task, *arguments)
-
-    def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> DaskDataset:
-        """Round the rows on the workers; a partition that is computed again is rounded again."""
-        return self._with_partitions(_round_part_rows, grid)
-
-    def with_transformed_rows(
-        self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
-    ) -> DaskDataset:
-        """Transform the rows on the workers, where they stay."""
-        transformed = self._with_partitions(_transform_part_rows, task, *arguments)
-        transformed.within_bounds = False
-        return transformed
-
-    def _with_partitions(self, change: Callable[..., Any], *arguments: Any) -> DaskDataset:
-        """Return the data set of the partitions change(partition, *arguments)."""
-        options = {"pure": False, "retries": RETRIES}
-        changed: DaskDataset = object.__new__(type(self))
-        attributes = {
-            name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")
-        }
-        parts = self._call_on_cluster(
-            lambda: self._submit_near_data(change, [arguments] * self.n_partitions, options)
-        )
-        changed.__dict__.update(attributes, _parts=parts, _last_poll=-math.inf, _workers_by_key={})
-        return changed
-
-    def check_row_count(self, n_seen: int | None = None) -> None:
-        if n_seen is None:
-            sizes = self._call_on_cluster(
-                lambda: self._client.gather(self._client.map(_partition_size, self._parts, pure=False))
-            )
-            n_seen = sum(rows for rows, _, _ in sizes)
-        super().check_row_count(n_seen)
-
-    def _rows_by_partition(self, rows: Rows | None) -> Sequence[Rows | None]:
-        """Return increasing row numbers as row numbers within each partition."""
-        if rows is None:
-            return [None] * self.n_partitions
-        ends = np.cumsum(self._counts)
-        cuts = np.searchsorted(rows, ends)
-        pieces = np.split(rows, cuts[:-1])
-        return [piece - first for piece, first in zip(pieces, ends - self._counts, strict=True)]
-
-    def _tree_sum(
-        self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
-    ) -> tuple[FloatArray, int]:
-        """Run one task per partition, and add the sums in order, FAN_IN at a time; return the sum and the count."""
-
-        def run_tasks() -> tuple[FloatArray, int]:
-            options = {"pure": False, "retries": RETRIES}
-            futures = self._submit_near_data(task, arguments, options)
-            while len(futures) > FAN_IN:
-                groups = [futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN)]
-                futures = self._client.map(_add_sums, groups, **options)
-            return _add_sums(self._gather_results(futures))
-
-        result: tuple[FloatArray, int] = self._call_on_cluster(run_tasks)
-        return result
-
-    def _gather_results(self, futures: Sequence[Any]) -> Any:
-        """Return the results; raise after a while without workers, for which Dask would wait forever."""
-        from distributed import wait
-
-        without_workers_since: float | None = None
-        while True:
-            try:
-                wait(futures, timeout=POLL_SECONDS)
-                break
-            except TimeoutError:
-                now = time.monotonic()
-                has_workers = bool(self._client.nthreads())
-                without_workers_since = None if has_workers else (without_workers_since or now)
-                if without_workers_since is not None and now - without_workers_since > MAX_WAIT_SECONDS:
-                    raise
-        return self._client.gather(futures)
-
-    def _submit_near_data(
-        self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], options: dict[str, Any]
+    def map_partitions(
+        self, change: Callable[..., Any], parts: Sequence[Any], shared: tuple[Any, ...]
     ) -> list[Any]:
-        """Submit one task per partition, to a worker that holds it.
+        """Return the futures of change(part, *shared)."""
+        return self._map_near_data(_apply, parts, [change] * len(parts), shared)
 
-        By itself the scheduler would move whole partitions to idle workers, which takes longer than many sums. It may
-        still choose another worker when that one is gone.
-        """
-        if time.monotonic() > self._last_poll + POLL_SECONDS:
-            self._last_poll, self._workers_by_key = time.monotonic(), self._client.who_has(self._parts)
-        futures: list[Any] = [None] * self.n_partitions
-        groups: dict[tuple[str, ...], list[int]] = {}
-        for index, part in enumerate(self._parts):
-            groups.setdefault(tuple(sorted(self._workers_by_key.get(part.key, ()))), []).append(index)
-        for workers, indices in groups.items():
-            where = {"workers": list(workers), "allow_other_workers": True} if workers else {}
-            columns = zip(*(arguments[i] for i in indices), strict=True)
-            submitted = self._client.map(
-                task, [self._parts[i] for i in indices], *columns, **options, **where
+    def reduce(
+        self,
+        task: Callable[..., CountedSum],
+        parts: Sequence[Any],
+        own: Sequence[Any],
+        shared: tuple[Any, ...],
+        *,
+        whole: bool,
+    ) -> CountedSum:
+        """Return the sum: one task per worker for whole numbers, else one per partition, FAN_IN added at a time."""
+        if whole:
+            futures = [
+                self.client.submit(
+                    sum_partitions, task, [parts[i] for i in indices], [own[i] for i in indices], shared,
+                    **_OPTIONS, **where,
+                )
+                for where, indices in self._groups(parts, one_worker=True)
+            ]  # fmt: skip
+        else:
+            futures = self._map_near_data(_apply_own, parts, [task] * len(parts), own, shared)
+        while len(futures) > FAN_IN:
+            groups = [futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN)]
+            futures = self.client.map(add_counted, groups, **_OPTIONS)
+        return add_counted(self._gather(futures))
+
+    def fetch(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the results of futures."""
+        return list(self.client.gather(parts))
+
+    def _map_near_data(
+        self, function: Callable[..., Any], parts: Sequence[Any], *columns: Sequence[Any] | tuple[Any, ...]
+    ) -> list[Any]:
+        """Submit function(part, column, ..., shared) for each partition; the last argument is shared by all."""
+        *own, shared = columns
+        futures: list[Any] = [None] * len(parts)
+        for where, indices in self._groups(parts):
+            submitted = self.client.map(
+                function,
+                [parts[i] for i in indices],
+                *([column[i] for i in indices] for column in own),
+                shared=shared,
+                **_OPTIONS,
+                **where,
             )
             for index, future in zip(indices, submitted, strict=True):
                 futures[index] = future
         return futures
 
-    def _call_on_cluster(self, work: Callable[[], Any]) -> Any:
-        """Return work(); lost workers or partitions become an error that says what was charged."""
-        try:
-            return work()
-        except dask_failures() as error:
-            raise DplangevinError(LOST_WORKERS_MESSAGE.format(type(error).__name__)) from error
+    def _groups(
+        self, parts: Sequence[Any], *, one_worker: bool = False
+    ) -> Iterator[tuple[dict[str, Any], list[int]]]:
+        """Yield where partitions are that are in the same place, as options of a task, and their indices."""
+        if self._polled != parts[0].key or time.monotonic() > self._last_poll + POLL_SECONDS:
+            self._last_poll, self._polled = time.monotonic(), parts[0].key
+            self._workers_by_key = self.client.who_has(parts)
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for index, part in enumerate(parts):
+            workers = tuple(sorted(self._workers_by_key.get(part.key, ())))
+            groups.setdefault(workers[:1] if one_worker else workers, []).append(index)
+        for workers, indices in groups.items():
+            yield {"workers": list(workers), "allow_other_workers": True} if workers else {}, indices
 
-    def __reduce__(self) -> Any:
-        raise InvalidParameter("a data set on a cluster belongs to one client and cannot be pickled.")
+    def _gather(self, futures: Sequence[Any]) -> Any:
+        """Return the results; raise after a while without workers, for which Dask would wait forever."""
+        results, without_workers_since = [], None
+        for future in futures:
+            while True:
+                try:
+                    results.append(future.result(timeout=POLL_SECONDS))
+                    break
+                except TimeoutError:
+                    if future.done():  # the task itself
+                        raise
+                    now = time.monotonic()
+                    has_workers = bool(self.client.nthreads())
+                    without_workers_since = None if has_workers else (without_workers_since or now)
+                    if without_workers_since is not None and now - without_workers_since > MAX_WAIT_SECONDS:
+                        raise
+        return results
+
+
+def _apply(part: Any, change: Callable[..., Any], *, shared: tuple[Any, ...]) -> Any:
+    return change(part, *shared)
+
+
+def _apply_own(part: Any, task: Callable[..., Any], own: Any, *, shared: tuple[Any, ...]) -> Any:
+    return task(part, own, *shared)
 
 
 def connect_client(client: Any) -> Any:
@@ -344,45 +285,3 @@ def _prepare_partition(
     part_problem = replace(problem, n=max(len(features), 1), adjacency="add-remove")
     part_weights = None if weights is None else as_column(weights, "weights").numbers()
     return ArrayDataset(features, labels, part_problem, row_weights(encode, labels, part_weights))
-
-
-def _partition_size(part: ArrayDataset) -> tuple[int, int, int]:
-    return part.n_samples, part.n_bytes, part.n_features
-
-
-def _part_gradient(
-    part: ArrayDataset, loss: Loss, wanted: str, parameters: FloatArray, rows: Rows | None
-) -> tuple[FloatArray, int]:
-    return part._gradient(choose_kernel(loss, part.n_bytes, wanted), parameters, rows)
-
-
-def _run_on_part(
-    part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any
-) -> tuple[FloatArray, int]:
-    return task(part, *arguments), part.n_samples
-
-
-def _scale_part_weights(part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any) -> Any:
-    return part.with_scaled_weights(task, *arguments)
-
-
-def _replace_part_weights(part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any) -> Any:
-    return part.with_weights(task, *arguments)
-
-
-def _round_part_rows(part: ArrayDataset, grid: RowGrid) -> Any:
-    return part.with_rounded_rows(grid)
-
-
-def _transform_part_rows(part: ArrayDataset, task: Callable[..., Any], *arguments: Any) -> Any:
-    return part.with_transformed_rows(task, *arguments)
-
-
-def _add_sums(parts: Sequence[tuple[FloatArray, int]]) -> tuple[FloatArray, int]:
-    """Add sums and counts, from the first to the last."""
-    total, n_seen = parts[0]
-    total = total.copy()
-    for more, count in parts[1:]:
-        total += more
-        n_seen += count
-    return total, n_seen

@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplangevin.data.integer_grids import RowGrid
+from dplangevin.data.integer_grids import RowGrid, piece_rows as cached_rows
 from dplangevin.data.kernels import (
     ROWS_PER_GROUP,
     Block as Block,
@@ -27,7 +27,7 @@ from dplangevin.data.kernels import (
 )
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem, RecordLoss
-from dplangevin.problem.bounds import as_array
+from dplangevin.problem.constants import as_array
 from dplangevin.problem.losses.record import clipped_value_sum
 from dplangevin.tables import as_column, as_matrix
 
@@ -49,6 +49,10 @@ class Dataset(ABC):
     """Bytes read in one pass; 0 when unknown."""
     within_bounds: bool = True
     """Whether every row satisfies the problem's bound on its norm, so that public bounds on scores hold."""
+    grid: RowGrid | None = None
+    """The grid that rows were rounded to while they were read; None where they were not."""
+    has_weights: bool = True
+    """Whether records may have weights other than 1: a public fact about how the data set was made."""
 
     @property
     @abstractmethod
@@ -143,15 +147,23 @@ class Dataset(ABC):
         self.check_row_count(n_seen)
         return total
 
-    def sum_over_blocks(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+    def sum_over_blocks(
+        self, task: Callable[..., NDArray[Any]], *arguments: Any, whole: bool = False
+    ) -> NDArray[Any]:
         """Return task(data, *arguments) for a task that is a sum over records; partitioned data are summed by parts.
 
         A part has the bounds, loss and columns of the problem, but neither its n nor its adjacency.
+
+        whole : the sum is one of whole numbers, so that parts may be added in any order.
         """
         return task(self, *arguments)
 
     def sum_over_batch(
-        self, rows: NDArray[np.integer[Any]] | None, task: Callable[..., NDArray[Any]], *arguments: Any
+        self,
+        rows: NDArray[np.integer[Any]] | None,
+        task: Callable[..., NDArray[Any]],
+        *arguments: Any,
+        whole: bool = False,
     ) -> NDArray[Any]:
         """Return task(data, rows, *arguments), a sum over the records with these increasing row numbers (None: all)."""
         return task(self, rows, *arguments)
@@ -168,6 +180,7 @@ class Dataset(ABC):
     def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> Dataset:
         """Return the same records with the weights task(data, block, *arguments), whatever the caller means by them.
 
+        The rows of a block may be in single precision.
         What a record gets must depend on that record alone, and on what is public or released.
         """
         raise InvalidParameter(
@@ -295,7 +308,7 @@ class StoredDataset(Dataset):
 
     def _store_arrays(self, rows: NDArray[Any], labels: FloatArray, weights: FloatArray | None) -> None:
         self._rows, self._labels, self._weights = rows, labels, weights
-        self.n_samples, self.n_bytes = len(rows), rows.nbytes
+        self.n_samples, self.n_bytes, self.has_weights = len(rows), rows.nbytes, weights is not None
 
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
         for block in self._slice_blocks(rows, ROWS_PER_GROUP):
@@ -318,21 +331,27 @@ class StoredDataset(Dataset):
         """Announce that these rows are needed next; nothing to do for rows in memory."""
 
     def with_scaled_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> StoredDataset:
-        return self._with_block_weights(lambda block: _scale_weights(task(self, block, *arguments), block))
+        return self._with_block_weights(
+            lambda block: _scale_weights(task(self, block, *arguments), block), self.blocks()
+        )
 
     def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> StoredDataset:
-        return self._with_block_weights(lambda block: task(self, block, *arguments))
+        return self._with_block_weights(lambda block: task(self, block, *arguments), self.pieces())
 
-    def _with_block_weights(self, block_weights: Callable[[Block], FloatArray]) -> StoredDataset:
+    def _with_block_weights(
+        self, block_weights: Callable[[Block], FloatArray], blocks: Iterator[Block]
+    ) -> StoredDataset:
         weights, start = self._allocate_weights(self.n_samples), 0
-        for block in self.blocks():
+        for block in blocks:
             part = slice(start, start + len(block.labels))
             weights[part] = block_weights(block)
             start = part.stop
         self.check_row_count(start)
-        return self._copy_with(_weights=weights)
+        return self._copy_with(_weights=weights, has_weights=True)
 
     def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> StoredDataset:
+        if self.grid == grid:
+            return self
         if in_place and self._owns_rows and grid.dtype.itemsize <= self._rows.itemsize:
             # rounded rows follow each other from the same first byte on
             rows = self._rows.reshape(-1).view(grid.dtype)[: self._rows.size].reshape(self._rows.shape)
@@ -341,7 +360,7 @@ class StoredDataset(Dataset):
         else:
             rows = self._allocate_rows(self._rows.shape, grid.dtype)
             grid.snap_into(self._rows, rows)
-        return self._copy_with(_rows=rows, n_bytes=rows.nbytes)
+        return self._copy_with(_rows=rows, n_bytes=rows.nbytes, grid=grid)
 
     def _copy_with(self, **arrays: Any) -> StoredDataset:
         """Return this data set with other arrays, without anything cached about the old ones."""
@@ -397,10 +416,17 @@ class ArrayDataset(StoredDataset):
     y : targets [n_samples].
     problem : its n must be the number of records (replace-one) or at least that number (add-remove).
     weights : [n_samples], or None for 1 each.
+    grid : round rows to it while they are clipped, a few at a time: one pass and one copy instead of two.
     """
 
     def __init__(
-        self, X: ArrayLike, y: ArrayLike, problem: Problem, weights: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        problem: Problem,
+        weights: ArrayLike | None = None,
+        *,
+        grid: RowGrid | None = None,
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidParameter(f"problem must be a Problem, got {type(problem).__name__}.")
@@ -418,19 +444,25 @@ class ArrayDataset(StoredDataset):
         for name, values in (("y", labels), ("weights", row_weights)):
             if values is not None and values.shape != (len(features),):
                 raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
-        self._problem = problem
+        self._problem, self.grid = problem, grid
         n, columns = len(features), problem.n_features
-        rows = np.empty((n, problem.n_columns), np.float32 if features.dtype == np.float32 else np.float64)
+        dtype = np.dtype(np.float32 if features.dtype == np.float32 else np.float64)
+        rows = np.empty((n, problem.n_columns), dtype if grid is None else grid.dtype)
         unit = row_weights is None and problem.bounds.weight_bound >= 1
         self._store_arrays(rows, np.empty(n), None if unit else np.ones(n))
-        for start in range(0, n, ROWS_PER_GROUP):  # by blocks, so that no second copy of X is made
-            part = slice(start, start + ROWS_PER_GROUP)
+        step = ROWS_PER_GROUP if grid is None else cached_rows(problem.n_columns)
+        clipped_rows = None if grid is None else np.ones((min(step, n), problem.n_columns), dtype)
+        for start in range(0, n, step):  # by blocks, so that no second copy of X is made
+            part = slice(start, min(start + step, n))
+            clipped = rows[part] if clipped_rows is None else clipped_rows[: part.stop - start]
             part_weights = None if row_weights is None else row_weights[part]
-            clipped = problem.bounds.clip(
-                features[part], labels[part], part_weights, out=rows[part, :columns]
+            _, self._labels[part], clipped_weights = problem.bounds.clip(
+                features[part], labels[part], part_weights, out=clipped[:, :columns]
             )
-            _, self._labels[part], clipped_weights = clipped
-            rows[part, columns:] = 1.0
+            if grid is None:
+                rows[part, columns:] = 1.0
+            else:
+                grid.snap_into(clipped, rows[part])
             if self._weights is not None:
                 self._weights[part] = clipped_weights
 

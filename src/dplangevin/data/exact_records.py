@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +52,9 @@ def _verified_lengths(whole: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     return roots, exact
 
 
-def measure_rows(rows: Floats, transform: IntegerTransform) -> tuple[NDArray[np.intp], Floats, Floats]:
+def measure_rows(rows: NDArray[Any], transform: IntegerTransform) -> tuple[NDArray[np.intp], Floats, Floats]:
     """Indices of the rows that may be long, their coordinates u in steps, and upper bounds on |u|."""
-    index = np.arange(len(rows))
+    index, rows = np.arange(len(rows)), rows.astype(np.float64, copy=False)
     if transform.filter is not None:
         index = transform.filter.find_long_candidates(rows, transform.grid.row_norm)
         if len(index) < len(rows):
@@ -63,7 +64,7 @@ def measure_rows(rows: Floats, transform: IntegerTransform) -> tuple[NDArray[np.
 
 
 def limit_rows(
-    rows: Floats, weights: Floats | None, weight_bound: float, transform: IntegerTransform
+    rows: NDArray[Any], weights: Floats | None, weight_bound: float, transform: IntegerTransform
 ) -> Floats:
     """m of each row: whole numbers in [0, M] with m |B' x| <= M R, each a function of its record alone.
 

@@ -127,8 +127,8 @@ def sum_gradients(
 ) -> Words:
     """S = sum a x' over records, in units: words [2, p, K], a = whole_slopes(slopes(scores, labels), ...).
 
-    theta [p, K] is snapped here; slopes(scores, labels) may overwrite the scores, [n] for K = 1 and else [n, K]. With a
-    SlopeFormula (K = 1) the integers are the same wherever the sum is made.
+    theta [p, K] is snapped here; slopes(scores, labels), of scores [n] for K = 1 and else [n, K], returns an array that
+    may be overwritten. With a SlopeFormula (K = 1) the integers are the same wherever the sum is made.
     """
     point = snap_point(theta, grid)
     vector = point.shape[1] == 1
@@ -146,8 +146,7 @@ def sum_gradients(
                 if rule is not None:
                     a = rule.round_slopes(scores, rows, labels, limit)
                 else:
-                    values = np.array(slopes(scores, labels), np.float64)  # type: ignore[operator]
-                    a = whole_slopes(values, slope_bound, limit)
+                    a = whole_slopes(slopes(scores, labels), slope_bound, limit)  # type: ignore[operator]
                 group += a @ rows if vector else rows.T @ a
                 if ends:
                     group *= per_unit
@@ -186,7 +185,20 @@ def sum_gradients_compiled(
     return total[:, :, None]
 
 
-# the same sums over a data set, wherever its parts are
+# the same sums over a data set, wherever its parts are; matrices travel without what is below their diagonal
+
+
+def _pack_symmetric(words: Words) -> Words:
+    """Entries on and above the diagonal of symmetric matrices [..., p, p], as [..., p (p + 1) / 2]."""
+    return words[(..., *np.triu_indices(words.shape[-1]))]
+
+
+def _unpack_symmetric(packed: Words, size: int) -> Words:
+    above = np.triu_indices(size)
+    matrices = np.empty((*packed.shape[:-1], size, size), np.int64)
+    matrices[(..., *above)] = packed
+    matrices[(..., *above[::-1])] = packed
+    return matrices
 
 
 def _second_moment(data: Any, grid: RowGrid) -> Words:
@@ -196,7 +208,7 @@ def _second_moment(data: Any, grid: RowGrid) -> Words:
         total = carry(total + sum_outer_products(block.rows, grid))
         seen += len(block.rows)
     data.check_row_count(seen)
-    return total
+    return _pack_symmetric(total)
 
 
 def _long_rows(data: Any, transform: IntegerTransform) -> Words:
@@ -206,7 +218,7 @@ def _long_rows(data: Any, transform: IntegerTransform) -> Words:
         total = carry(total + sum_long_rows(block.rows, transform))
         seen += len(block.rows)
     data.check_row_count(seen)
-    return total
+    return _pack_symmetric(total)
 
 
 def _shortened_rows(data: Any, transform: IntegerTransform) -> Words:
@@ -216,7 +228,7 @@ def _shortened_rows(data: Any, transform: IntegerTransform) -> Words:
         total = carry(total + sum_shortened_rows(block.rows, transform))
         seen += len(block.rows)
     data.check_row_count(seen)
-    return total
+    return _pack_symmetric(total)
 
 
 def _gradient(
@@ -257,9 +269,13 @@ class ExactSums:
     def __init__(self, data: Any, grid: RowGrid) -> None:
         self.data, self.grid = data, grid
 
+    def _sum_matrices(self, task: Callable[..., Words], argument: Any) -> Words:
+        packed = self.data.sum_over_blocks(task, argument, whole=True)
+        return _unpack_symmetric(packed, self.data.problem.n_columns)
+
     def second_moment(self) -> Words:
         """G = sum x x' in squared units, words [2, p, p]; each record of Frobenius norm at most max_square."""
-        return carry(self.data.sum_over_blocks(_second_moment, self.grid))
+        return carry(self._sum_matrices(_second_moment, self.grid))
 
     def whitened_second_moment(self, transform: IntegerTransform, moment: Words) -> Dyadic:
         """The second moment of rows that are scaled back to |u| <= R; each record of Frobenius norm at most bound^2.
@@ -271,7 +287,7 @@ class ExactSums:
             return self.shortened_second_moment(transform)
         if transform.filter.all_short:
             return transform.congruence(moment)
-        long = carry(self.data.sum_over_blocks(_long_rows, transform))
+        long = carry(self._sum_matrices(_long_rows, transform))
         turned = transform.congruence(carry(moment - long[:, 0]))
         steps = 2 * transform.step_exponent
         exponents = np.minimum(turned.exponents, steps)
@@ -281,7 +297,7 @@ class ExactSums:
 
     def shortened_second_moment(self, transform: IntegerTransform) -> Dyadic:
         """sum z z' over all rows, scaled back to |z| <= R; each record of Frobenius norm at most bound^2."""
-        total = carry(self.data.sum_over_blocks(_shortened_rows, transform))
+        total = carry(self._sum_matrices(_shortened_rows, transform))
         return Dyadic(to_integers(total), np.asarray(2 * transform.step_exponent))
 
     def gradient(
@@ -300,7 +316,7 @@ class ExactSums:
         batch : increasing row numbers of the records to sum over; None for all.
         """
         task = (_gradient, slopes, slope_bound, theta, self.grid, compiled)
-        sums = carry(self.data.sum_over_batch(batch, *task))
+        sums = carry(self.data.sum_over_batch(batch, *task, whole=True))
         if transform is None:
             return Dyadic(to_integers(sums), np.asarray(0))
         return transform.apply_transpose(sums)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Dataset
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Problem
 from dplangevin.tables import CellColumn, Dialect, Table, as_column, is_streamed, open_files
@@ -24,17 +25,26 @@ class RecordReader:
     Parameters
     ----------
     problem : the public problem to whose bounds the records will be clipped.
-    read : function without arguments that reads and clips the records.
-    is_single_use : one mechanism reads the records, and nobody after it.
+    read : function that reads and clips the records.
+    is_single_use : one mechanism reads the records, and nobody after it. `read` is then given the grid to which this
+        mechanism rounds rows, or None, and may round them at once.
     """
 
-    def __init__(self, problem: Problem, read: Callable[[], Dataset], *, is_single_use: bool = False) -> None:
+    def __init__(
+        self, problem: Problem, read: Callable[..., Dataset], *, is_single_use: bool = False
+    ) -> None:
         self.problem, self._read, self.is_single_use = problem, read, is_single_use
 
     @cached_property
     def dataset(self) -> Dataset:
         """Clipped records, read at first use."""
-        dataset = self._read()
+        return self._check_problem(self._read())
+
+    def read_once(self, grid: RowGrid | None) -> Dataset:
+        """Return the clipped records of a single use, on the grid if that saves a pass."""
+        return self._check_problem(self._read(grid))
+
+    def _check_problem(self, dataset: Dataset) -> Dataset:
         if dataset.problem != self.problem:
             raise InvalidParameter(
                 "the records were clipped for another problem than the one that was charged."

@@ -14,9 +14,9 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._templates import render_pairs
 from dplangevin.accounting.budget_account import BudgetAccount
-from dplangevin.accounting.conditions import Condition, merge_conditions
-from dplangevin.accounting.guarantee import Guarantee, epsilon_per_record
+from dplangevin.accounting.guarantee import Condition, Guarantee, epsilon_per_record, merge_conditions
 from dplangevin.data import Dataset, RecordReader
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._call_context import (
     WithCallContext,
@@ -63,8 +63,7 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.mirror_descent.tuning import TUNING_METHODS
 from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
-from dplangevin.planner.fit_plan import FitPlan, plan_request
-from dplangevin.planner.request import Request, RiskObjective, model_losses
+from dplangevin.planner.fit_plan import FitPlan, Request, RiskObjective, model_losses, plan_request
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema.learned import LEARN, is_learnable
 from dplangevin.tables import Table, as_table
@@ -298,9 +297,9 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         """Return the records as a reader, with which the mechanism reads and clips them after the charge."""
         outline.check(problem, encode)
 
-        def read() -> Dataset:
+        def read(grid: RowGrid | None = None) -> Dataset:
             X, y, weights = self.read_cells(outline)
-            data = build_dataset(X, y, problem, encode, weights)
+            data = build_dataset(X, y, problem, encode, weights, grid)
             if self.verbose:
                 print(data.describe(problem.loss))
             return data

@@ -25,7 +25,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
 
-from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.accounting.guarantee import Condition, merge_conditions
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._documentation import DocumentationLinkMixin
 from dplangevin.estimators.schema_encoder import SchemaEncoder

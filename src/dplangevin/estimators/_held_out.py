@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin._arrays import Floats
 from dplangevin.data import ArrowSource
+from dplangevin.data.cluster import LOST_WORKERS_MESSAGE
 from dplangevin.data.dask import (
-    LOST_WORKERS_MESSAGE,
     RETRIES,
     connect_client,
     dask_failures,

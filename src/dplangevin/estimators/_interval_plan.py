@@ -28,8 +28,7 @@ from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,
 )
 from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR
-from dplangevin.planner.fit_plan import FitPlan, plan_request
-from dplangevin.planner.request import AUTO, Request
+from dplangevin.planner.fit_plan import AUTO, FitPlan, Request, plan_request
 from dplangevin.problem import Problem, WholeSpace
 
 DEFAULT_CURVATURE_FRACTION = 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,7 @@ from dplangevin.estimators.schema_encoder import SchemaEncoder, encoding_schema
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.mirror_descent.tuning import PublicTuner, TuningResult
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import AUTO, Request
+from dplangevin.planner.fit_plan import AUTO, FitPlan, Request
 from dplangevin.problem import Loss, Problem
 from dplangevin.tables import as_column, as_matrix
 
@@ -182,6 +182,11 @@ def _describe_tuned_plan(
         f"protected: {problem.n} private rows; not protected: {tuned.n_public} public rows",
         f"start: the minimizer of the public loss with ridge {tuned.start_ridge:.3g}",
     ]
+    if math.isfinite(tuned.n_public_enough):
+        reasons.append(
+            f"it is nearer than 0 from about {max(1, round(tuned.n_public_enough)):,} public rows of the same "
+            "distribution on"
+        )
     if spec.n_steps == 0:
         reasons.append("public-only: no private record is used and no budget is spent")
     else:

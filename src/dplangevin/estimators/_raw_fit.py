@@ -40,8 +40,7 @@ from dplangevin.mechanisms.learned_schema.spec import count_noise_std
 from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import RunState
-from dplangevin.planner.fit_plan import FitPlan, plan_request
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import FitPlan, Request, plan_request
 from dplangevin.problem.constants import ADJACENCIES
 from dplangevin.schema import CategoricalColumn, Column, LearnableSchema, Schema
 from dplangevin.schema.learned import LEARN, asks_to_learn, learn_template_error
@@ -185,14 +184,7 @@ def _check_raw_options(model: DPLinearModel, schema_to_learn: LearnableSchema | 
         )
     if schema_to_learn is not None and model.data_norm is not None:
         raise InvalidParameter("data_norm and schema are both given; the schema states its own row_norm.")
-    if (
-        schema_to_learn is not None
-        and getattr(model, "_log_link", False)
-        and any(c is schema_to_learn.target for c in schema_to_learn.numbers)
-    ):
-        raise InvalidParameter(
-            "the range of counts cannot be learned: it is part of the Poisson loss. State target_bounds=(0, high)."
-        )
+    check_learned_target(model, schema_to_learn)
     if model.person is None:
         return
     if not isinstance(model.person, str):
@@ -205,6 +197,16 @@ def _check_raw_options(model: DPLinearModel, schema_to_learn: LearnableSchema | 
         raise InvalidParameter(
             "person= needs n_public=, the public divisor of the mean, because the number of rows used depends on who "
             "is in the table. State about how many rows to expect."
+        )
+
+
+def check_learned_target(model: DPLinearModel, schema_to_learn: LearnableSchema | None) -> None:
+    """Raise if the range of a target is to be learned that the loss itself needs."""
+    if schema_to_learn is None or not getattr(model, "_log_link", False):
+        return
+    if any(column is schema_to_learn.target for column in schema_to_learn.numbers):
+        raise InvalidParameter(
+            "the range of counts cannot be learned: it is part of the Poisson loss. State target_bounds=(0, high)."
         )
 
 

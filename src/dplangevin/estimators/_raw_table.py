@@ -26,8 +26,7 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.learned_schema.cells import N_COARSE_CELLS, N_FINE_CELLS, add_counts, count_cells
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec, calibrate_learned_schema
-from dplangevin.planner.fit_plan import FitPlan, plan_request
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import FitPlan, Request, plan_request
 from dplangevin.problem.constants import Adjacency
 from dplangevin.schema import LearnableSchema
 from dplangevin.tables import CellColumn, Table, as_column, as_table, is_frame, is_streamed, open_files

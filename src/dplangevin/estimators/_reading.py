@@ -19,10 +19,11 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
 from dplangevin._arrays import Floats
-from dplangevin.accounting.conditions import Condition
+from dplangevin.accounting.guarantee import Condition
 from dplangevin.data import ArrayDataset, ArrowSource, Dataset, RecordSource, ScratchDataset
 from dplangevin.data.dask import DaskDataset, connect_client, is_dask
 from dplangevin.data.dataset import check_shape
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.sources import RecordBatch, make_source
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._call_context import in_pipeline
@@ -510,12 +511,20 @@ def open_large_data(X: Any, y: Any, weights: Any = None, schema: Any = None) -> 
 
 
 def build_dataset(
-    X: Any, y: Any, problem: Problem, target_encoder: TargetEncoder, weights: Floats | None = None
+    X: Any,
+    y: Any,
+    problem: Problem,
+    target_encoder: TargetEncoder,
+    weights: Floats | None = None,
+    grid: RowGrid | None = None,
 ) -> Dataset:
-    """Return the records, wherever they are, with encoded targets, clipped to the problem's bounds."""
+    """Return the records, wherever they are, with encoded targets, clipped to the problem's bounds.
+
+    grid : records in memory are rounded to it at once; others stay as they are.
+    """
     if isinstance(X, OutOfMemoryData):
         return X.build_dataset(problem, target_encoder)
     labels = target_encoder(y)
     if target_encoder.class_weights is not None:
         weights = target_encoder.row_weights(labels, weights)
-    return ArrayDataset(X, labels, problem, weights)
+    return ArrayDataset(X, labels, problem, weights, grid=grid)

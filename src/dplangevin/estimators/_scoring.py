@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin.accounting.conditions import Condition
+from dplangevin.accounting.guarantee import Condition
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel

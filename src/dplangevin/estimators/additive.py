@@ -15,7 +15,7 @@ from dplangevin.estimators._reading import open_large_data
 from dplangevin.estimators.classifiers import DPLogisticRegression
 from dplangevin.estimators.regressors import DPRidge
 from dplangevin.estimators.schema_encoder import as_schema, column_blocks
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from dplangevin.schema import Column, DateColumn, NumericColumn, Schema, SplineBasis
 from dplangevin.tables import as_table
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import column_or_1d
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin.accounting.conditions import Condition
+from dplangevin.accounting.guarantee import Condition
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._documentation import CLASSES_DOC, DocExample

@@ -9,8 +9,7 @@ from typing import Any
 
 from dplangevin import _check
 from dplangevin.accounting.budget_account import BudgetAccount
-from dplangevin.accounting.conditions import merge_conditions
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Guarantee, merge_conditions
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._call_context import find_learned_steps

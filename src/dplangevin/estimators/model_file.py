@@ -14,7 +14,7 @@ from dplangevin import _files, _plain, estimators
 from dplangevin._version import __version__
 from dplangevin.accounting import serialize
 from dplangevin.accounting.certificate import certificate_to_plain, derivations_from_plain
-from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.accounting.guarantee import Condition, merge_conditions
 from dplangevin.accounting.serialize import GUARANTEE_FORMAT
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel

@@ -12,9 +12,11 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
@@ -23,8 +25,7 @@ from dplangevin._search import bisect_safe_side
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
-from dplangevin.accounting.conditions import merge_conditions
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Guarantee, merge_conditions
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, DplangevinError, InvalidParameter
@@ -36,7 +37,12 @@ from dplangevin.estimators._call_context import (
     fit_conditions,
 )
 from dplangevin.estimators._interval_plan import interval_budget_fraction
-from dplangevin.estimators._raw_fit import learn_schema, padded_positions, read_schema_to_learn
+from dplangevin.estimators._raw_fit import (
+    check_learned_target,
+    learn_schema,
+    padded_positions,
+    read_schema_to_learn,
+)
 from dplangevin.estimators._raw_table import (
     LEARNING_BUDGET_FRACTION,
     LEARNING_DELTA_FRACTION,
@@ -208,6 +214,7 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
         unit = self._privacy_unit()
         n_fitted, n_scored = self._part_sizes(len(outline), unit)
         schema_to_learn = read_schema_to_learn(self.estimator.schema)
+        check_learned_target(self.estimator, schema_to_learn)
         plan = self._plan_search(points, outline, unit, n_fitted, schema_to_learn)
         candidates = [
             self._plan_candidate(point, outline, unit, n_fitted, plan.mu, schema_to_learn) for point in points
@@ -216,7 +223,7 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
         plan, score = self._certify(plan, candidates, unit)
         run = _SearchRun(
             search=self, plan=plan, score=score, unit=unit, candidates=candidates, schema_to_learn=schema_to_learn,
-            outline=outline, source=(X, y, sample_weight), n_fitted=n_fitted,
+            outline=outline, source=(X, y, sample_weight), n_fitted=n_fitted, n_rows=n_fitted + n_scored,
             saved_run=RunState.from_path(
                 self.estimator.checkpoint, plan.selection, plan.learning, unit, self.estimator.person, repr(points),
                 self.holdout, self._chosen_metric(),
@@ -234,6 +241,25 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
             rows_per_person=unit.max_rows,
         )
         return self._set_winner(plan, candidates[selection.candidate], selection, unit, n_scored)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return which metadata `fit` takes: sample_weight, for the scores of the search and for each fit."""
+        to_fits = MethodMapping().add(caller="fit", callee="fit")
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(estimator=self.estimator, method_mapping=to_fits)
+        )
+
+    def _check_routing(self, sample_weight: Any) -> None:
+        """Raise where scikit-learn's metadata routing is on and keeps the weights from the fits."""
+        if not sklearn.get_config().get("enable_metadata_routing"):
+            return
+        if "sample_weight" not in process_routing(self, "fit", sample_weight=sample_weight).estimator.fit:
+            raise InvalidParameter(
+                "sample_weight counts in the fits and in the scores of a search, but metadata routing keeps it from "
+                "the fits; call set_fit_request(sample_weight=True) on the estimator."
+            )
 
     def _set_winner(
         self,
@@ -303,6 +329,8 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
         stated = self.estimator
         check_seed(stated.secure, self.random_state)
         self._is_weighted = sample_weight is not None
+        if self._is_weighted:
+            self._check_routing(sample_weight)
         if self._is_weighted and stated.weight_bound is None:
             raise InvalidParameter(
                 f"sample_weight in a search needs weight_bound: {UNBOUNDED_WEIGHTS_MESSAGE}"
@@ -613,6 +641,7 @@ class _SearchRun:
     outline: RawRecords
     source: tuple[Any, Any, Any]
     n_fitted: int
+    n_rows: int
     saved_run: RunState | None
 
     def release(self, rng: np.random.Generator, seeded: bool) -> SelectionRelease:
@@ -625,7 +654,7 @@ class _SearchRun:
         exact_counts: list[CellCounts] = []
         if self.schema_to_learn is not None:
             learned, exact_counts = learn_schema(
-                self.schema_to_learn, self.plan.learning, records, self.n_fitted, shared
+                self.schema_to_learn, self.plan.learning, records, self.n_rows, shared
             )
             self._use_learned_schema(learned)
         n_rows, adjacency = len(records), _row_adjacency(self.unit)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn import pipeline as sklearn_pipeline
 
-from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.accounting.guarantee import Condition, merge_conditions
 from dplangevin.estimators._call_context import (
     WithCallContext,
     call_conditions,

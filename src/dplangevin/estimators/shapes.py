@@ -20,17 +20,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check, _files
 from dplangevin._arrays import Floats
-from dplangevin._svg import (
+from dplangevin._templates import (
     DASHES,
     SIDE_MARGIN,
     TOP_MARGIN,
     WIDTH,
     Drawing,
     RowAxis,
+    render_template,
     round_ticks,
     shorten_name,
 )
-from dplangevin._templates import render_template
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, half_width
 from dplangevin.estimators.schema_encoder import (

@@ -19,8 +19,7 @@ from dplangevin.accounting import serialize
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._store import SCHEMA_VERSION, LedgerVersionMismatch, Session, Store
-from dplangevin.ledger._text import comparison_key
-from dplangevin.ledger.entry import Charge, Entry, first_link, hash_token, next_link
+from dplangevin.ledger.entry import Charge, Entry, comparison_key, first_link, hash_token, next_link
 from dplangevin.problem.constants import ADJACENCIES
 
 _FIRST_VERSION = 1

@@ -17,13 +17,25 @@ from dplangevin.accounting.budget_account import Chargeable
 from dplangevin.accounting.certificate import certificate_to_plain
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter, LedgerError, NotPrivateError
-from dplangevin.ledger import _admission, _composition_cache, _rows, _store
-from dplangevin.ledger._admission import FilterStanding, count_more_releases, max_gdp_epsilon, refusal_message
-from dplangevin.ledger._composition_cache import CompositionCache
+from dplangevin.ledger import _admission, _rows, _store
+from dplangevin.ledger._admission import (
+    CompositionCache,
+    FilterStanding,
+    count_more_releases,
+    max_gdp_epsilon,
+    refusal_message,
+)
 from dplangevin.ledger._rows import WHOLE_DATASET, DatasetRow
 from dplangevin.ledger._store import CommitUncertain, Session, open_store
-from dplangevin.ledger._text import check_text, describe_plan
-from dplangevin.ledger.entry import Charge, Entry, Remaining, format_head, hash_token
+from dplangevin.ledger.entry import (
+    Charge,
+    Entry,
+    Remaining,
+    check_text,
+    describe_plan,
+    format_head,
+    hash_token,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,13 +299,13 @@ class DatasetBudget:
 
     def _read_row_and_cache(self) -> tuple[DatasetRow, CompositionCache]:
         """Return the row and the composition at its head, from one transaction that holds no lock."""
-        caches = _composition_cache.caches_in_memory(self.url)
+        caches = _admission.caches_in_memory(self.url)
         with open_store(self.url).transaction() as session:
             dataset_row = _rows.require_dataset(session, self.name)
             if self.part_name != WHOLE_DATASET:
                 _rows.require_part(session, dataset_row.name, self.part_name)
-            cache = _composition_cache.read_composition(session, self.url, dataset_row, caches)
-        return dataset_row, _composition_cache.save_cache(self.url, dataset_row, cache)
+            cache = _admission.read_composition(session, self.url, dataset_row, caches)
+        return dataset_row, _admission.save_cache(self.url, dataset_row, cache)
 
     def _charge(self, guarantee: Any, plan: str, token: str, *, even_over_budget: bool = False) -> str:
         """Ask the filter without a lock, then write if the head has not changed meanwhile; else try again."""
@@ -354,7 +366,7 @@ class DatasetBudget:
             after = _admission.replay_entry(
                 privacy_filter, cache.standing, sequence, self.part_name, cost, plan
             )
-            _composition_cache.remember_appended(self.url, dataset_row, cache, charge, after)
+            _admission.remember_appended(self.url, dataset_row, cache, charge, after)
         return written
 
     def _admission_notes(

@@ -53,7 +53,7 @@ def account(
         add-remove and Poisson batches unless stated.
         Other mechanisms (objective-perturbation, output-perturbation, exponential, gibbs, underdamped,
         rashomon, counting and largest-norm) have the options of their specs; langevin and langevin-diffusion have
-        inverse_temperature, time (or time_step), n_steps, exponent and release.
+        inverse_temperature, time (or time_step), n_steps, exponent and release; langevin takes convex=False too.
 
     Examples
     --------

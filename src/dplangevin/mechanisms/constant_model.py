@@ -16,7 +16,7 @@ from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.problem import Problem
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
+from dplangevin.sampling.exact_noise import add_rounded_gaussian_noise
 
 WEIGHT_BITS = 20
 """Binary digits of a record's weight in units of the largest one: sums of classes are sums of whole numbers."""
@@ -40,7 +40,7 @@ def sum_class_weights(data: Dataset) -> Any:
     bounds = data.problem.bounds
     one, seen, n_classes = float(1 << WEIGHT_BITS), 0, bounds.classes or 2
     total = np.zeros(n_classes, np.int64)
-    for block in data.blocks():
+    for block in data.pieces():
         labels = np.asarray(block.labels, np.float64)
         weights = np.ones(len(labels)) if block.weights is None else np.asarray(block.weights, np.float64)
         weights = one * np.clip(weights / bounds.weight_bound, 0.0, 1.0)
@@ -63,7 +63,7 @@ def count_scale(problem: Problem) -> float:
 
 def release_mean_counts(data: Dataset, draws: NoiseDraws, noise_std: float, *, is_exact: bool) -> Floats:
     """Release the mean of weight x indicator of each class, with this noise on each."""
-    exact, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
+    exact, scale = data.sum_over_blocks(sum_class_weights, whole=True), count_scale(data.problem)
     if is_exact:
         return add_rounded_gaussian_noise(exact, np.asarray(0), noise_std * scale, draws.source) / scale
     return np.asarray(exact / scale + noise_std * draws.rng.standard_normal(exact.shape))

@@ -23,8 +23,7 @@ from dplangevin.data.kernels import MIN_WIDE_COLUMNS, CompiledKernel
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.constants import MAX_EXACT_COLUMNS
-from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise
+from dplangevin.sampling.exact_noise import ByteSource, add_rounded_gaussian_noise
 
 BYTES_BEFORE_COMPILED = 3 << 30
 """Bytes that NumPy sums before compiled code is loaded, which takes as long as it would have saved on them: whoever
@@ -64,6 +63,12 @@ def limit_records(data: Dataset, block: Block, grid: RowGrid, transform: Integer
     return most if weights is None else lower_limits(most, weights, weight_bound)
 
 
+def has_full_limits(data: Dataset, transform: IntegerTransform) -> bool:
+    """Return whether the limit of every record is M, whatever the records are: no weights, and every row is short."""
+    is_short = transform.filter is not None and transform.filter.all_short
+    return is_short and not data.has_weights and data.problem.bounds.weight_bound == 1
+
+
 def round_records(data: Dataset, grid: RowGrid, *, in_place: bool = False) -> Dataset:
     """Return the records of a run without whitening: rows on the grid, and weights as integers."""
     return data.with_rounded_rows(grid, in_place=in_place).with_weights(limit_records, grid, None)
@@ -92,7 +97,7 @@ def release_gradient(
     loss = problem.loss
     compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
     compiled = compiled and _repays_import(data.n_bytes)
-    slopes = loss.slope if loss.slope_formula is None else loss.slope_formula
+    slopes = loss.slopes_in_place if loss.slope_formula is None else loss.slope_formula
     exact = sums.gradient(slopes, loss.slope_bound, theta, transform, batch, compiled=compiled)
     scale = sums.gradient_scale(divisor, loss.slope_bound, problem.bounds.weight_bound, transform)
     return add_rounded_gaussian_noise(exact.whole, exact.exponents, noise_std * scale, source) / scale

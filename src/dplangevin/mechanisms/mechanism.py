@@ -22,6 +22,7 @@ from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.accounting.registry import mechanism_for
 from dplangevin.accounting.theorem import Spec
 from dplangevin.data.dataset import Dataset
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.sources import RecordReader, read_records
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
@@ -215,6 +216,10 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
     def check_problem(self, spec: S, problem: Problem) -> None:
         """Refuse a problem that this mechanism cannot solve; no record is read."""
 
+    def row_grid(self, spec: S, problem: Problem) -> RowGrid | None:
+        """Return the public grid to which an exact run rounds all rows before anything else; None if it does not."""
+        return None
+
     @final
     def _release(
         self,
@@ -225,8 +230,11 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
         seeded: bool,
     ) -> Release:
         spec = cast(S, plan.spec)
+        # the charge has been made: the first cell is read here
         owns_data = isinstance(data, RecordReader) and data.is_single_use
-        data = read_records(data)  # the charge has been made: the first cell is read here
+        if isinstance(data, RecordReader) and owns_data and run_state is None:
+            data = data.read_once(self.row_grid(spec, data.problem) if spec.secure else None)
+        data = read_records(data)
         # a warning from a user's function could reveal a record
         is_user_loss = isinstance(data.problem.loss, RecordLoss)
         with warnings.catch_warnings(action="ignore") if is_user_loss else nullcontext():

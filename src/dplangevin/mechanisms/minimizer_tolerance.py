@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplangevin.accounting.conditions import Condition
+from dplangevin.accounting.guarantee import Condition
 from dplangevin.accounting.theorem import Theorem
 from dplangevin.problem.constants import Constants
 

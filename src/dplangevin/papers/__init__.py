@@ -31,8 +31,14 @@ if TYPE_CHECKING:
         best_restart_mu as best_restart_mu,
         hull_energy as hull_energy,
     )
-    from dplangevin.papers.concordance import PAPERS as PAPERS, ROWS as ROWS
-    from dplangevin.papers.concordance.page import Paper as Paper, Row as Row
+    from dplangevin.papers.concordance import (
+        ITEMS as ITEMS,
+        PAPERS as PAPERS,
+        ROWS as ROWS,
+        Item as Item,
+        Paper as Paper,
+        Row as Row,
+    )
     from dplangevin.papers.gallery import (
         FIGURES as FIGURES,
         figure_module as figure_module,
@@ -49,16 +55,19 @@ if TYPE_CHECKING:
         thesis_moment_factor as thesis_moment_factor,
     )
     from dplangevin.papers.mirror_formulas import (
+        PublicRowsNeeded as PublicRowsNeeded,
+        best_public_rows as best_public_rows,
         chi_factor as chi_factor,
+        count_public_rows as count_public_rows,
         cross_polytope_width as cross_polytope_width,
-        effective_noise as effective_noise,
         ellipsoid_width as ellipsoid_width,
         mirror_population_risk as mirror_population_risk,
         mirror_risk as mirror_risk,
-        printed_effective_noise as printed_effective_noise,
+        noise_along as noise_along,
+        printed_noise_along as printed_noise_along,
         public_gradient_radius as public_gradient_radius,
         regression_risk as regression_risk,
-        varying_effective_noise as varying_effective_noise,
+        varying_noise_along as varying_noise_along,
     )
     from dplangevin.papers.noisy_sgd_formulas import (
         chourasia_composition as chourasia_composition,
@@ -66,9 +75,14 @@ if TYPE_CHECKING:
         chourasia_quadratic as chourasia_quadratic,
         chourasia_quadratic_lower as chourasia_quadratic_lower,
         chourasia_strongly_convex as chourasia_strongly_convex,
+        lemma_2_6 as lemma_2_6,
+        lemma_2_6_max_order as lemma_2_6_max_order,
         lemma_6_risk as lemma_6_risk,
+        log_sobolev_information as log_sobolev_information,
         printed_definition_2_5 as printed_definition_2_5,
+        propagate_log_sobolev as propagate_log_sobolev,
         quadratic_exact as quadratic_exact,
+        renyi_from_profile as renyi_from_profile,
         theorem_4 as theorem_4,
         theorem_4_renyi as theorem_4_renyi,
     )

@@ -7,6 +7,7 @@ These are bounds on risk, never on privacy (`calibrate_mirror_noise` calibrates 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,15 +48,93 @@ def regression_risk(
     return privacy, 1 / (least * n_private)
 
 
-def effective_noise(
-    direction: ArrayLike, eigenvalues: ArrayLike, step_size: float, noise_std: float
-) -> float:
+def best_public_rows(eigenvalues: ArrayLike) -> float:
+    """Return the number of public rows at which chi of Theorem 76 is smallest: 1 / (l_min l_max).
+
+    Below it the factor max(1 / l_min, l_max n) is constant and every term of the sum falls; above it every
+    n min(1, a / n) grows. Whether it is smaller than k / l_min, what no public rows cost, depends on the spectrum.
+
+    Examples
+    --------
+    >>> k = 50
+    >>> round(best_public_rows([k**-1.5, *[1 / k] * (k - 1)]) / k**2.5, 9)  # the example of the thesis
+    1.0
+    """
+    values = np.asarray(eigenvalues, float)
+    return float(1 / (values.min() * values.max()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicRowsNeeded:
+    """How many public rows are enough, by Theorem 83 with its constant, and what they are worth.
+
+    Parameters
+    ----------
+    enough : from here on the start is nearer than the private bound's, and mirror descent has the smaller bound.
+    too_many : from here on private steps no longer lower the bound below that of the public minimiser; infinity where
+        public rows of another distribution are never enough alone.
+    shift_allowed : the largest |E grad l_pub(theta*)| at which public rows help at all, however many there are.
+    risk : the bound with n_public rows. private_risk : the bound of the same steps from a start at distance D0.
+    """
+
+    enough: float
+    too_many: float
+    shift_allowed: float
+    risk: float
+    private_risk: float
+
+
+def count_public_rows(
+    *,
+    n_public: int,
+    gradient_deviation: float,
+    strong_convexity: float,
+    distance: float,
+    noise_rate: float,
+    shift: float = 0.0,
+) -> PublicRowsNeeded:
+    """Compare public rows with none: the start's Bregman divergence A is what they change in Theorem 83.
+
+    In the limit of many short steps the bound is A / t + t C, t the sum of the step sizes and C = (G_Q^2 + |Q|^2)
+    (Delta / (n mu))^2, which is 2 sqrt(A C) at the best t. With Psi the m-strongly convex public loss started at its
+    minimiser, A = |grad Psi(theta*)|^2 / (2 m), of mean (V^2 / n_pub + b^2) / (2 m); b = |E grad l_pub(theta*)| is
+    the shift of public rows from another distribution (0: the same one; section 4.1 of the thesis leaves it open).
+    Without public rows Psi = m |theta|^2 / 2 and A = m D0^2 / 2. Q = {|x| <= 1 / sqrt(m)} in both, so C is the same
+    and A alone decides.
+
+    Parameters
+    ----------
+    n_public : public rows. gradient_deviation : V. strong_convexity : m. distance : D0, of 0 from theta*.
+    noise_rate : sqrt(C) = sqrt((p + 1) / m) Delta / (n mu), Delta the sensitivity of the gradient sum.
+    shift : b.
+
+    Examples
+    --------
+    >>> rows = count_public_rows(
+    ...     n_public=400, gradient_deviation=1.0, strong_convexity=0.1, distance=1.0, noise_rate=0.01)
+    >>> round(rows.enough), round(rows.too_many), round(rows.shift_allowed, 3), round(rows.risk / rows.private_risk, 3)
+    (100, 12500, 0.1, 0.5)
+    """
+    m = strong_convexity
+    start = (gradient_deviation**2 / n_public + shift**2) / (2 * m)
+    room = (m * distance) ** 2 - shift**2
+    alone = 8 * m * noise_rate**2 - shift**2  # public alone, A, is below 2 sqrt(A C) where A < 4 C
+    return PublicRowsNeeded(
+        enough=gradient_deviation**2 / room if room > 0 else math.inf,
+        too_many=gradient_deviation**2 / alone if alone > 0 else math.inf,
+        shift_allowed=m * distance,
+        risk=2 * math.sqrt(start) * noise_rate,
+        private_risk=2 * math.sqrt(m / 2) * distance * noise_rate,
+    )
+
+
+def noise_along(direction: ArrayLike, eigenvalues: ArrayLike, step_size: float, noise_std: float) -> float:
     """Theorem 81, exact: E |<theta^ - theta-, v>| = eta sigma sqrt((2 / pi) sum (a_i / l_i)^2), v = sum a_i v_i."""
     ratios = np.asarray(direction, float) / np.asarray(eigenvalues, float)
     return step_size * noise_std * math.sqrt(2 / math.pi) * float(np.linalg.norm(ratios))
 
 
-def printed_effective_noise(
+def printed_noise_along(
     direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_std: float
 ) -> float:
     """Theorem 87 as printed, without its tail term: the Euclidean norm of a_i / w_i. FALSE for five directions or more.
@@ -63,10 +142,10 @@ def printed_effective_noise(
     Fixed eigenvectors make Psi a sum of functions of one coordinate each. If its curvature is w on the side a_i > 0 and
     huge on the other, noise moves the iterate to one side only, and k such moves add up instead of cancelling.
     """
-    return effective_noise(direction, least_weights, step_size, noise_std)
+    return noise_along(direction, least_weights, step_size, noise_std)
 
 
-def varying_effective_noise(
+def varying_noise_along(
     direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_std: float
 ) -> float:
     """What holds in place of Theorem 87: eta sigma sqrt(2 / pi) sum |a_i| / w_i, w_i the least curvature along i.

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq, minimize_scalar
 
+from dplangevin._arrays import Floats
 from dplangevin.accounting.sampled_gaussian import renyi_reversed
 
 
@@ -77,6 +79,87 @@ def quadratic_exact(
     left = math.exp(n_steps * math.log1p(-step_size))
     scale = order * (gradient_sensitivity / (n * sigma)) ** 2 / 4
     return scale * (2 - step_size) * (1 - left) / (1 + left)
+
+
+def propagate_log_sobolev(start: float, contractions: ArrayLike, variances: ArrayLike) -> Floats:
+    """Return log-Sobolev constants along x <- T_t(x) + N(0, v_t I), T_t with Lipschitz constant L_t (Lemmas 8 and 9).
+
+    A map divides the constant by L_t^2 and noise adds its variance to the inverse: 1 / c' = L_t^2 / c + v_t, so a point
+    has start = infinity, and a projection afterwards has L = 1. With L = 1 - eta m and v = 2 eta sigma^2, the constants
+    stay above m / (2 sigma^2) if they start there: Lemma 5, for which the printed start has the wrong variance.
+
+    Examples
+    --------
+    >>> propagate_log_sobolev(math.inf, [0.5, 0.5], [1.0, 1.0]).tolist()  # exact for Gaussians: variances 1 and 1.25
+    [1.0, 0.8]
+    """
+    inverse, constants = 1 / start, []
+    for contraction, variance in np.broadcast(np.asarray(contractions, float), np.asarray(variances, float)):
+        inverse = contraction**2 * inverse + variance
+        constants.append(1 / inverse)
+    return np.array(constants)
+
+
+def log_sobolev_information(order: float, divergence: float, slope: float, log_sobolev: float) -> float:
+    """Lemma 3: I_a / E_a is at least (2 c / a^2) (R + a (a - 1) dR/da), c the constant of the second law.
+
+    I_a / E_a is the mean of |grad log(p / p')|^2 under the law proportional to p^a p'^(1 - a). Equality for shifted
+    Gaussians: it turns the decay of divergence into a differential inequality (Theorem 2).
+    """
+    return 2 * log_sobolev / order**2 * (divergence + order * (order - 1) * slope)
+
+
+def lemma_2_6(order: float, rate: float, noise_multiplier: float) -> float:
+    """Altschuler and Talwar (2022), Lemma 2.6: 2 a q^2 / z^2 for q < 1/5, z >= 4 and 1 < a <= a*, else infinity.
+
+    Examples
+    --------
+    >>> lemma_2_6(8.0, 0.01, 4.0), lemma_2_6(80.0, 0.01, 4.0)
+    (0.0001, inf)
+    """
+    if not (
+        rate < 0.2 and noise_multiplier >= 4 and 1 < order <= lemma_2_6_max_order(rate, noise_multiplier)
+    ):
+        return math.inf
+    return 2 * order * (rate / noise_multiplier) ** 2
+
+
+def lemma_2_6_max_order(rate: float, noise_multiplier: float) -> float:
+    """Return a*(q, z), the largest order of Lemma 2.6, found by bisection; 1 when no order is allowed.
+
+    a <= M z^2 / 2 - log z^2 and a <= (M^2 z^2 / 2 - log 5 z^2) / (M + log q a + 1 / (2 z^2)), with
+    M = log(1 + 1 / (q (a - 1))): M falls in a, so every order below an allowed one is allowed.
+    """
+
+    def slack(order: float) -> float:
+        m, variance = math.log1p(1 / (rate * (order - 1))), noise_multiplier**2
+        first = m * variance / 2 - math.log(variance) - order
+        spread = m + math.log(rate * order) + 1 / (2 * variance)
+        return min(first, m**2 * variance / 2 - math.log(5 * variance) - order * spread)
+
+    low, high = 1 + 1e-9, 2.0
+    if slack(low) < 0:
+        return 1.0
+    while slack(high) > 0:
+        high *= 2
+    return float(brentq(slack, low, high, xtol=1e-9)) * (1 - 1e-8)
+
+
+def renyi_from_profile(order: float, epsilons: ArrayLike, deltas: ArrayLike) -> float:
+    """Bound the Renyi divergence of an order above 1 by a delta(eps) profile that holds in both directions.
+
+    E (p/q)^a = 1 + a (a - 1) int_0^inf (e^((a - 1) eps) + e^(-a eps)) delta(eps) d eps, since x^a is a line plus a
+    mixture of hockey sticks. Each delta is taken at the left end of its interval; the last one must be 0, else the
+    result is infinity. On the plateau of Theorem 3.1 with full batches this is 3.42 where shifts prove 8 (order 2).
+    """
+    eps, delta = np.asarray(epsilons, float), np.asarray(deltas, float)[:-1]
+    if np.ravel(deltas)[-1] > 0:
+        return math.inf
+    with np.errstate(over="ignore"):
+        grown = np.diff(np.exp((order - 1) * eps)) / (order - 1) - np.diff(np.exp(-order * eps)) / order
+    with np.errstate(invalid="ignore"):
+        total = float(np.sum(np.where(delta > 0, grown * delta, 0.0)))
+    return math.log1p(order * (order - 1) * total) / (order - 1)
 
 
 def lemma_6_risk(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dplangevin.problem.losses.base import ModelDefaults
 
 if TYPE_CHECKING:
-    from dplangevin.planner.request import Request
+    from dplangevin.planner.fit_plan import Request
 
 MAX_STEPS = 200
 MAX_SHORT_PASS_CELLS = 1e6

@@ -1,7 +1,6 @@
 """The public side of a problem: stated bounds, losses, constraint sets, and the constants that privacy depends on."""
 
-from dplangevin.problem.bounds import DataBounds
-from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
+from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants, DataBounds
 from dplangevin.problem.constraints import (
     CONSTRAINTS,
     Ball,

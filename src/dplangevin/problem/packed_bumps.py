@@ -93,6 +93,35 @@ class PackedBumps:
         # disjoint bumps: at most one is below 0 at any theta
         return np.asarray(self.width * (votes.mean(axis=0) @ np.minimum(depth, 0.0)))
 
+    def risk_lower_bound(self, n: int, epsilon: float, delta: float = 0.0) -> float:
+        """Return a number below which no (epsilon, delta)-DP mechanism keeps its mean excess risk for all n records.
+
+        D_j has k votes for centre j and n - k for nothing, so D_i and D_j are k replacements apart. With q the mean of
+        the probabilities P_j(|theta - c_j| < width), group privacy and the disjointness of the balls give
+        q (s - 1 + e^(k eps)) <= e^(k eps) + (s - 1) delta_k, delta_k = delta (e^(k eps) - 1) / (e^eps - 1). The excess
+        at D_j is (k / n) min(width, |theta - c_j|), so its mean over j is at least (k width / n) (1 - q). The best k is
+        taken; proof: docs/theory/langevin_and_gibbs.md, section 6.
+
+        Examples
+        --------
+        >>> bumps = PackedBumps.from_grid(dimension=2, width=0.25)
+        >>> [f"{bumps.risk_lower_bound(n, 1.0):.3g}" for n in (100, 1000)]  # of order p log(1 / width) width / (eps n)
+        ['0.00309', '0.000309']
+        """
+        n, epsilon = _check.check_count("n", n), _check.check_positive("epsilon", epsilon)
+        others = self.centers.shape[1] - 1
+        if not others or epsilon > 700:
+            return 0.0
+        max_votes = min(n, math.ceil((math.log(others) + 40) / epsilon))  # beyond, k e^(-k eps) only falls
+        votes = np.unique(
+            np.geomspace(1, max_votes, min(max_votes, 10_000)).round()
+        )  # every k gives a valid bound
+        with np.errstate(over="ignore"):
+            growth = np.exp(votes * epsilon)
+            group_delta = np.minimum(delta * (growth - 1) / math.expm1(epsilon), 1.0) if delta else 0.0
+            missed = others * (1 - group_delta) / (others + growth)
+        return float(np.max(votes * missed)) * self.width / n
+
     def min_mean_loss(self, votes: NDArray[np.bool_]) -> float:
         """Return the minimum of the mean loss: -width times the largest fraction of votes."""
         return -self.width * float(votes.mean(axis=0).max())

@@ -14,8 +14,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.bounds import DataBounds
-from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
+from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants, DataBounds
 from dplangevin.problem.constraints import CONSTRAINTS, Ball, Box, ConstraintSet, WholeSpace
 from dplangevin.problem.losses import Loss, RecordLoss, is_proved
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -85,8 +86,72 @@ def describe_release(mechanism: GeneralizedGaussianMechanism, seeded: bool) -> s
     )
 
 
+class WritableCounts(ABC):
+    """Released counts that become columns, a data frame or a file: table, cell, count and noise_margin_95.
+
+    noise_margin_95 is the distance within which a count as released, before post-processing, is from the true one with
+    95% probability.
+    """
+
+    @abstractmethod
+    def column_blocks(self) -> Iterator[dict[str, Any]]:
+        """Yield table, cell, count and margin, one table at a time: labels take more memory than counts."""
+
+    @abstractmethod
+    def metadata(self) -> dict[str, Any]:
+        """Return what a file states about the counts: the mechanism with its guarantee, and what followed it."""
+
+    def columns(self) -> dict[str, Any]:
+        """Return table, cell, count and margin of all counts, as columns."""
+        blocks = list(self.column_blocks())
+        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "columns": {name: cells.tolist() for name, cells in self.columns().items()},
+            **self.metadata(),
+        }
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame of tables, cells and counts."""
+        return import_optional("pandas", "a pandas DataFrame").DataFrame(self.columns())
+
+    def write(self, path: str | Path) -> None:
+        """Write .parquet, .csv or .json; JSON and Parquet metadata contain the guarantee."""
+        target = Path(path)
+        if target.suffix == ".json":
+            _files.write_text(target, json.dumps(self.to_dict(), allow_nan=False) + "\n")
+        elif target.suffix == ".csv":
+            with (
+                _files.replace_atomically(target) as draft,
+                draft.open("w", encoding="utf-8", newline="") as file,
+            ):
+                writer = csv.writer(file)
+                writer.writerow(("table", "cell", "count", MARGIN_COLUMN))
+                for block in self.column_blocks():
+                    writer.writerows(zip(*(values.tolist() for values in block.values()), strict=True))
+        elif target.suffix == ".parquet":
+            with _files.replace_atomically(target) as draft:
+                self._write_parquet(draft)
+        else:
+            raise InvalidParameter(f"the output {str(path)!r} must end in .parquet, .csv or .json.")
+
+    def _write_parquet(self, path: Path) -> None:
+        arrow, parquet = (
+            import_optional("pyarrow", "writing Parquet"),
+            import_optional("pyarrow.parquet", "writing Parquet"),
+        )
+        fields = [("table", arrow.string()), ("cell", arrow.string()), ("count", arrow.float64())]
+        fields.append((MARGIN_COLUMN, arrow.float64()))
+        layout = arrow.schema(fields, metadata={b"dplangevin": json.dumps(self.metadata()).encode()})
+        with parquet.ParquetWriter(path, layout) as writer:
+            for block in self.column_blocks():
+                writer.write_table(arrow.table({n: arrow.array(v) for n, v in block.items()}, schema=layout))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CountTable:
+class CountTable(WritableCounts):
     """Released noisy counts; the exact counts are not stored.
 
     Parameters
@@ -184,68 +249,17 @@ class CountTable:
                 MARGIN_COLUMN: np.full(values.size, margin),
             }
 
-    def columns(self) -> dict[str, Any]:
-        """Return table, cell, count and margin of all counts, as columns.
-
-        noise_margin_95 is the distance within which a count as released, before post-processing, is from the true one
-        with 95% probability.
-        """
-        blocks = list(self.column_blocks())
-        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-
     def describe_error(self) -> str:
         """Return sentences on the guarantee and the error."""
         return describe_release(self.mechanism, self.seeded)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON."""
+    def metadata(self) -> dict[str, Any]:
+        """Return the mechanism with its guarantee, and what followed it."""
         return {
-            "columns": {name: values.tolist() for name, values in self.columns().items()},
             "mechanism": self.mechanism.to_dict(),
             "seeded": self.seeded,
             "processed": list(self.postprocessing),
         }
-
-    def to_pandas(self) -> Any:
-        """Return a pandas DataFrame of tables, cells and counts."""
-        return import_optional("pandas", "a pandas DataFrame").DataFrame(self.columns())
-
-    def write(self, path: str | Path) -> None:
-        """Write .parquet, .csv or .json; JSON and Parquet metadata contain the guarantee."""
-        target = Path(path)
-        if target.suffix == ".json":
-            _files.write_text(target, json.dumps(self.to_dict(), allow_nan=False) + "\n")
-        elif target.suffix == ".csv":
-            with (
-                _files.replace_atomically(target) as draft,
-                draft.open("w", encoding="utf-8", newline="") as file,
-            ):
-                writer = csv.writer(file)
-                writer.writerow(("table", "cell", "count", MARGIN_COLUMN))
-                for block in self.column_blocks():
-                    writer.writerows(zip(*(values.tolist() for values in block.values()), strict=True))
-        elif target.suffix == ".parquet":
-            with _files.replace_atomically(target) as draft:
-                self._write_parquet(draft)
-        else:
-            raise InvalidParameter(f"the output {str(path)!r} must end in .parquet, .csv or .json.")
-
-    def _write_parquet(self, path: Path) -> None:
-        arrow, parquet = (
-            import_optional("pyarrow", "writing Parquet"),
-            import_optional("pyarrow.parquet", "writing Parquet"),
-        )
-        metadata = {
-            "mechanism": self.mechanism.to_dict(),
-            "seeded": self.seeded,
-            "processed": self.postprocessing,
-        }
-        fields = [("table", arrow.string()), ("cell", arrow.string()), ("count", arrow.float64())]
-        fields.append((MARGIN_COLUMN, arrow.float64()))
-        layout = arrow.schema(fields, metadata={b"dplangevin": json.dumps(metadata).encode()})
-        with parquet.ParquetWriter(path, layout) as writer:
-            for block in self.column_blocks():
-                writer.write_table(arrow.table({n: arrow.array(v) for n, v in block.items()}, schema=layout))
 
     def digest(self) -> str:
         """Return a hash of the released numbers, for the ledger."""

@@ -30,16 +30,13 @@ class Axis(ABC):
     name: str
     labels: tuple[str, ...]
     feature: Feature
+    is_complete: bool
+    """Whether every value belongs to a cell, if what the schema declares about missing values is true."""
 
     @property
     def n_cells(self) -> int:
         """Number of cells."""
         return len(self.labels)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every value belongs to a cell."""
-        return True
 
     @abstractmethod
     def codes(self, table: Table) -> Codes:
@@ -55,10 +52,7 @@ class NumericAxis(Axis):
     edges: tuple[float, ...]
     labels: tuple[str, ...]
     missing_code: int
-
-    @property
-    def is_complete(self) -> bool:
-        return self.missing_code >= 0
+    is_complete: bool
 
     def codes(self, table: Table) -> Codes:
         values = np.asarray(self.feature.cells(table).numbers(), np.float64)
@@ -68,7 +62,7 @@ class NumericAxis(Axis):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CategoryAxis(Axis):
-    """The listed categories, then "other" and "missing" where the schema gives them a cell."""
+    """The listed categories, then "other" and "missing" where the schema declares a cell for them."""
 
     name: str
     feature: Feature
@@ -76,10 +70,7 @@ class CategoryAxis(Axis):
     labels: tuple[str, ...]
     other_code: int
     missing_code: int
-
-    @property
-    def is_complete(self) -> bool:
-        return min(self.other_code, self.missing_code) >= 0
+    is_complete: bool
 
     def codes(self, table: Table) -> Codes:
         column_codes = self.feature.cells(table).codes(self.column.category_codes, text=self.column.text)
@@ -91,13 +82,13 @@ def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
     """Return the cells of a column of the schema, of a part of a date ("day month"), or of hashed buckets."""
     feature, rule = find_feature(schema, name)
     column = feature.column
-    own, never = rule == "own", rule == "never"
+    own, outside = rule == "own", rule in ("never", None)
     if isinstance(column, CategoricalColumn):
         size = len(column.categories)
         other = column.other == "own"
         labels = [str(value) for value in column.categories] + ["other"] * other + ["missing"] * own
         other_code = size if other else -1
-        missing_code = size + other if own else (-1 if never else other_code)
+        missing_code = size + other if own else (-1 if outside else other_code)
         return CategoryAxis(
             name=name,
             feature=feature,
@@ -105,30 +96,32 @@ def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
             labels=tuple(labels),
             other_code=other_code,
             missing_code=missing_code,
+            is_complete=other and rule is not None,
         )
     edges = _bin_edges(column, bins)
     write = "{:g}".format if feature.reading is None else text_of_days
     labels = [f"[{write(low)}, {write(high)})" for low, high in pairwise(edges[:-1])]
     labels.append(f"[{write(edges[-2])}, {write(edges[-1])}]")
     middle = int(np.searchsorted(edges[1:-1], middle_of_range(column), side="right"))
-    missing_code = len(labels) if own else (-1 if never else middle)
+    missing_code = len(labels) if own else (-1 if outside else middle)
     return NumericAxis(
         name=name,
         feature=feature,
         edges=edges,
         labels=(*labels, *(["missing"] if own else [])),
         missing_code=missing_code,
+        is_complete=rule is not None,
     )
 
 
-def find_feature(schema: Schema, name: str) -> tuple[Feature, Missing]:
-    """Return the feature of this name and the rule for its missing cells."""
+def find_feature(schema: Schema, name: str) -> tuple[Feature, Missing | None]:
+    """Return the feature of this name and the declared rule for its missing cells."""
     columns = [*schema.columns, *([] if schema.target is None else [schema.target])]
     features = {feature.column.name: (feature, column) for column in columns for feature in column.features}
     if name not in features:
         raise InvalidParameter(f"the schema has no column {name!r} to count; it has {', '.join(features)}.")
     feature, column = features[name]
-    return feature, schema.missing_rule(column)
+    return feature, schema.declared_missing_rule(column)
 
 
 def middle_of_range(column: NumericColumn) -> float:

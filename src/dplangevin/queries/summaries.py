@@ -292,7 +292,7 @@ class SummaryTable:
         key = request.size_key(column)
         total = request.n_rows if key is None else float(self._block(*key)[0])
         assert total is not None
-        counts, decoder = reconcile_levels(levels, total, is_exact=key is None)
+        counts, decoder = fit_bin_counts(levels, total, total_is_exact=key is None)
         below = np.concatenate([np.zeros((1, len(counts))), np.tri(len(counts))])  # row j: bins below edge j
         for q in request.quantiles:
             excess = below - q  # times the counts: rows below an edge, less a fraction q of all
@@ -339,32 +339,43 @@ def bound_laplace_sums(weights: Floats, beta: float) -> Floats:
     return np.asarray(np.min(bounds, axis=0))
 
 
-def reconcile_levels(levels: Sequence[Floats], total: float, *, is_exact: bool) -> tuple[Floats, Floats]:
-    """Return least-squares counts of the finest level, and the matrix from the noise of all answers to them.
+def fit_bin_counts(levels: Sequence[Floats], total: float, *, total_is_exact: bool) -> tuple[Floats, Floats]:
+    """Fit the counts of the finest bins to the noisy counts of all levels, by least squares.
+
+    Return them, and the matrix that takes the noise of all answers to their errors.
 
     Parameters
     ----------
-    levels : noisy counts of 2, 4, 8, ... cells, the noise of each of the same size.
-    total : their sum: exact, or another noisy count with `is_exact` false.
+    levels : noisy counts of 2, 4, 8, ... bins, the noise of each of the same size.
+    total : the number of rows. Where it is exact the bins add up to it; otherwise it is one more noisy answer.
     """
-    design, decoder = _level_decoder(len(levels), is_exact)
     answers = np.concatenate(levels)
-    if not is_exact:
+    if not total_is_exact:
+        decoder = _noisy_total_decoder(len(levels))
         return np.asarray(decoder @ np.append(answers, total)), decoder
-    even = np.full(design.shape[1], total / design.shape[1])
-    return np.asarray(even + decoder @ (answers - design @ even)), decoder
+    sums_of_bins, decoder = _sums_of_bins(len(levels)), _exact_total_decoder(len(levels))
+    even = np.full(2 ** len(levels), total / 2 ** len(levels))
+    return np.asarray(even + decoder @ (answers - sums_of_bins @ even)), decoder
 
 
 @lru_cache(maxsize=8)
-def _level_decoder(n_levels: int, is_exact: bool) -> tuple[Floats, Floats]:
-    """Return the matrix from finest counts to the counts of all levels, and its least-squares inverse."""
+def _sums_of_bins(n_levels: int) -> Floats:
+    """Return the matrix from the finest bins to the counts of all levels."""
     size = 2**n_levels
-    design = np.concatenate([np.repeat(np.eye(2**i), size // 2**i, axis=1) for i in range(1, n_levels + 1)])
-    if not is_exact:
-        return design, np.asarray(np.linalg.pinv(np.concatenate([design, np.ones((1, size))])))
-    # Counts that add up to the total: an even part, and a part in the space orthogonal to the constant.
-    basis = np.linalg.svd(np.ones((1, size)))[2][1:].T
-    return design, np.asarray(basis @ np.linalg.pinv(design @ basis))
+    return np.concatenate([np.repeat(np.eye(2**i), size // 2**i, axis=1) for i in range(1, n_levels + 1)])
+
+
+@lru_cache(maxsize=8)
+def _noisy_total_decoder(n_levels: int) -> Floats:
+    """Return the least-squares inverse of all levels and the total."""
+    return np.asarray(np.linalg.pinv(np.concatenate([_sums_of_bins(n_levels), np.ones((1, 2**n_levels))])))
+
+
+@lru_cache(maxsize=8)
+def _exact_total_decoder(n_levels: int) -> Floats:
+    """Return the least-squares inverse of all levels among counts that add up to 0: departures from even counts."""
+    basis = np.linalg.svd(np.ones((1, 2**n_levels)))[2][1:].T
+    return np.asarray(basis @ np.linalg.pinv(_sums_of_bins(n_levels) @ basis))
 
 
 def summarize_table(
@@ -406,8 +417,8 @@ def summarize_table(
     Privacy
     -------
     The guarantee is that of the returned table's mechanism; the ledger is charged before the table is read. Under
-    "replace-one" the number of rows is public. Missing cells are the middle of the range, unless the schema gives them
-    a cell of their own (missing = "own"): then the values present are counted with noise, and only they take part.
+    "replace-one" the number of rows is public. Missing cells take no part, and the values present are counted with
+    noise; where the schema declares missing = "middle" or "never", missing cells are the middle of the range.
 
     Examples
     --------
@@ -486,7 +497,7 @@ def _find_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[Summar
                 f"column {name!r} has no range of numbers, so it has no mean, sum or quantile; count it with "
                 "count_marginals, or use it as `by`."
             )
-        result.append(SummarizedColumn(feature=feature, counts_present=rule == "own"))
+        result.append(SummarizedColumn(feature=feature, counts_present=rule in ("own", None)))
     return tuple(result)
 
 

@@ -35,8 +35,7 @@ from dplangevin.mechanisms.rashomon_region.planning import (
 )
 from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
-from dplangevin.planner.fit_plan import plan_gaussian_fit
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request, plan_gaussian_fit
 from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
 from dplangevin.rashomon.region_request import PublicRows, RegionRequest, threshold_index
 from dplangevin.rashomon.region_table import RegionTable

@@ -60,6 +60,9 @@ _COUNT_MECHANISM = _describe(
         "margin_95": _NUMBER, "guarantee": _STATED_GUARANTEE,
     }
 )  # fmt: skip
+_GROUP_MECHANISM = _describe(
+    {"sigma": _NUMBER, "threshold": _NUMBER, "margin_95": _NUMBER, "guarantee": _STATED_GUARANTEE}
+)
 _STEPS_ROW = {"steps": _COUNT} | dict.fromkeys(("epsilon", "composition", "lower_bound"), _NULLABLE_NUMBER)
 _REPORT = {
     "format": {"const": "dplangevin-report"}, "version": {"const": REPORT_VERSION}, "library": _TEXT,
@@ -96,7 +99,7 @@ def file_schemas() -> dict[str, dict[str, Any]]:
     columns = {"table": _list_of(_TEXT), "cell": _list_of(_TEXT), "count": _list_of(_NUMBER)}
     counts = {
         "columns": _describe(columns | {"noise_margin_95": _list_of(_NUMBER)}),
-        "mechanism": _COUNT_MECHANISM, "seeded": _BOOLEAN, "processed": _list_of(_TEXT),
+        "mechanism": {"anyOf": [_COUNT_MECHANISM, _GROUP_MECHANISM]}, "seeded": _BOOLEAN, "processed": _list_of(_TEXT),
     }  # fmt: skip
     summary = {"rows": _list_of(_describe(_SUMMARY_ROW)), "mechanism": _OBJECT, "seeded": _BOOLEAN}
     of_models = {"shapes": _list_of(_OBJECT), "stability": _OBJECT, "signed": _OBJECT, "signature": _OBJECT}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dplangevin._svg import COLORS, DASHES, TOP_MARGIN, WIDTH, Drawing, RowAxis, round_ticks
+from dplangevin._templates import COLORS, DASHES, TOP_MARGIN, WIDTH, Drawing, RowAxis, round_ticks
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -9,15 +9,18 @@ and computing more of S, the latter between bounds in decimal arithmetic. The pr
 References: von Neumann (1951); Karney (2016), Sampling exactly from the normal distribution (lazy digits).
 
 L-infinity noise: P(z) is proportional to exp(-ceil(max(|z|_inf, |z|_1 / m)) / t) over the integer vectors z of k
-entries, drawn by rejection from one of two laws; k and m decide which (docs/theory/secure_noise.md, 2): - the cube: J
-with P(J) proportional to (2 J + 1)^k e^{-J / t}, z uniform on {-J, ..., J}^k, accepted when |z|_1 <= m J. J is a sum
-of k + 1 geometric numbers, accepted with probability prod_i (2 J + 1) / (2 J + 2 i); - independent two-sided
-geometric entries of scale m t, accepted with probability exp(-(norm - |z|_1 / m) / t).
+entries, drawn by rejection from one of two laws; k and m decide which (docs/theory/secure_noise.md, 2). Either
+the cube: J with P(J) proportional to (2 J + 1)^k e^{-J / t}, z uniform on {-J, ..., J}^k, accepted when |z|_1 <= m J;
+J is a sum of k + 1 geometric numbers, accepted with probability prod_i (2 J + 1) / (2 J + 2 i). Or independent
+two-sided geometric entries of scale m t, accepted with probability exp(-(norm - |z|_1 / m) / t).
 
 A floating-point coin has a slightly wrong probability. Here 64 random bits decide all but about 2^-64 of the choices,
 and more bits are drawn for the rest, so that the laws are exact for ideal bits. Amplification by sampling also needs
 batches that nobody can guess: without a seed the bits come from the operating system. docs/theory/exact_sums.md,
 section 8.
+
+Exact sums are integers times powers of two, of any size: nothing is rounded before noise is added to them, so that a
+release is the ideal one, rounded (docs/theory/exact_sums.md, section 5).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -455,3 +459,81 @@ def sample_subset(n_rows: int, size: int, source: ByteSource = os.urandom) -> Ro
             return np.sort(in_order[:size]).astype(np.intp)
         more = sample_uniform_below(n_rows, 2 * (size - len(distinct)) + 8, source)
         drawn = np.concatenate([drawn, more])
+
+
+def add_rounded_gaussian_noise(
+    whole: NDArray[Any],
+    exponents: NDArray[np.integer[Any]],
+    deviation: float,
+    source: ByteSource = os.urandom,
+) -> Floats:
+    """whole 2^exponents + N(0, deviation^2), rounded to a public grid, exactly; exponents broadcast to `whole`.
+
+    `whole` are 64-bit or Python integers of any size. The grid, the power of two about 2^-20 of the scale, is the same
+    for all entries, so that the fractions of a grid step may have any number of binary digits.
+    """
+    return _observe_gaussian(whole, exponents, *_round_noisy_sums(whole, exponents, deviation, source))
+
+
+def add_symmetric_gaussian_noise(
+    whole: NDArray[Any],
+    exponents: NDArray[np.integer[Any]],
+    deviation: float,
+    source: ByteSource = os.urandom,
+) -> Floats:
+    """A symmetric matrix whole 2^exponents + noise that is N(0, deviation^2 I) in isometric coordinates, rounded.
+
+    These are the diagonal and sqrt 2 times the entries above it: entries off the diagonal have deviation / sqrt 2. Each
+    is drawn once, exactly, on a public grid of its own size.
+    """
+    size = len(whole)
+    exponents = np.broadcast_to(exponents, whole.shape)
+    diagonal, above = np.diag_indices(size), np.triu_indices(size, 1)
+    parts = ((diagonal, deviation), (above, deviation / math.sqrt(2)))
+    drawn = [_round_noisy_sums(whole[at], exponents[at], each, source) for at, each in parts]
+    where = tuple(np.concatenate([first, second]) for first, second in zip(diagonal, above, strict=True))
+    values = np.concatenate([values for values, _ in drawn])
+    deviations = np.concatenate([np.full(len(values), used) for values, used in drawn])
+    released = np.empty(whole.shape)
+    released[where] = _observe_gaussian(whole[where], exponents[where], values, deviations)
+    released.T[above] = released[above]
+    return released
+
+
+def _observe_gaussian(
+    whole: NDArray[Any], exponents: NDArray[np.integer[Any]], released: Floats, deviation: float | Floats
+) -> Floats:
+    """What an audit makes of a release, if there is one."""
+    observer = noise_observer.get()
+    if observer is None:
+        return released
+    values = np.ldexp(whole.astype(float), np.broadcast_to(exponents, whole.shape))
+    return np.asarray(observer.observe_sum(values, released, POWER_LAWS[2.0][0], deviation))
+
+
+def _round_noisy_sums(
+    whole: NDArray[Any], exponents: NDArray[np.integer[Any]], deviation: float, source: ByteSource
+) -> tuple[Floats, float]:
+    """The sums with their noise, and the deviation it was drawn with."""
+    scale = gaussian_density_scale(deviation)
+    grid = public_noise_grid(scale)
+    shifts = np.broadcast_to(math.frexp(grid)[1] - 1 - np.asarray(exponents), whole.shape).ravel()
+    flat = np.ravel(whole)
+    largest = max(int(flat.max(initial=0)), -int(flat.min(initial=0))).bit_length()
+    if largest - int(shifts.min(initial=0)) > 62 or shifts.max(initial=0) > 62:
+        flat, shifts = flat.astype(object), shifts.astype(object)
+    flat = flat << np.maximum(-shifts, 0)
+    shifts = np.maximum(shifts, 0)
+    cells = flat >> shifts
+    rest = flat - (cells << shifts)
+    fractions = np.asarray(rest / (np.ones_like(flat) << shifts), float)  # rounded once, whatever their size
+    noise = sample_rounded_noise(
+        scale / grid,
+        2.0,
+        flat.size,
+        fractions,
+        source,
+        exact=lambda i: Fraction(int(rest[i]), 1 << int(shifts[i])),
+    )
+    released = np.asarray((cells + noise).astype(float) * grid).reshape(whole.shape)
+    return released, POWER_LAWS[2.0][1] * scale

@@ -155,7 +155,7 @@ class LearnableSchema:
 
     columns: tuple[AnyColumn, ...]
     target: AnyColumn | None = None
-    missing: str = "own"
+    missing: str | None = None
     row_norm: float = 1.0
 
     def __post_init__(self) -> None:
@@ -230,7 +230,7 @@ class LearnableSchema:
         return cls(
             columns=tuple(_read_column(str(name), entry) for name, entry in content["columns"].items()),
             target=_read_target(content.get("target")),
-            missing=content.get("missing", "own"),
+            missing=content.get("missing"),
             row_norm=content.get("row_norm", 1.0),
         )
 
@@ -281,7 +281,7 @@ def load_schema(path: str | Path) -> Schema | LearnableSchema:
 
 
 def make_learnable_schema(
-    columns: Mapping[str, Any], target: Any = None, missing: str = "own", row_norm: float = 1.0
+    columns: Mapping[str, Any], target: Any = None, missing: str | None = None, row_norm: float = 1.0
 ) -> LearnableSchema:
     """Return the result of `Schema.learn`: each column is a kind ("number" or "category") or an entry of the file."""
     if not columns:

@@ -67,9 +67,10 @@ class Schema:
     ----------
     columns : the columns, each with a range or a list of categories.
     target : the column to be predicted (classes or a range), if there is one.
-    missing : "own" gives missing values an indicator of their own, "middle" replaces them by the middle of the range,
-        "never" states that none occur (one that does is read as the middle or the first category, and belongs to no
-        cell of a count). A column may state its own rule.
+    missing : "own" gives missing values an indicator of their own and a cell in counts, "middle" replaces them by the
+        middle of the range, "never" states that none occur (one that does is read as the middle or the first category,
+        and belongs to no cell of a count). A column may state its own rule. None: nothing is declared; a fit gives
+        missing values an indicator, counts have no cell for them.
     row_norm : bound on the norm of an encoded row; all rows are scaled by the same public factor.
     products : pairs of columns whose products are added as columns of the encoded table.
 
@@ -83,13 +84,14 @@ class Schema:
 
     columns: tuple[Column, ...]
     target: Column | None = None
-    missing: Missing = "own"
+    missing: Missing | None = None
     row_norm: float = 1.0
     products: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         _check.set_frozen(self, columns=tuple(self.columns))
-        _check.set_frozen(self, missing=_check.check_choice("missing", self.missing, MISSING_RULES))
+        if self.missing is not None:
+            _check.set_frozen(self, missing=_check.check_choice("missing", self.missing, MISSING_RULES))
         _check.validate_fields(self, row_norm=_check.check_positive)
         if not self.columns:
             raise InvalidParameter("columns must not be empty; a schema states at least one column.")
@@ -123,7 +125,7 @@ class Schema:
             len(self.columns) > _MAX_SHOWN_COLUMNS
         )
         target = "" if self.target is None else f"; target {_describe_column(self.target)}"
-        return f"Schema({', '.join(shown)}{target}; missing = {self.missing!r}, row_norm = {self.row_norm:g})"
+        return f"Schema({', '.join(shown)}{target}; missing = {self.missing or 'own'!r}, row_norm = {self.row_norm:g})"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -154,7 +156,11 @@ class Schema:
         raise InvalidParameter(f"the schema has no column {name!r}; it has {', '.join(self.names)}.")
 
     def missing_rule(self, column: Column) -> Missing:
-        """Return the rule for missing values of a column: its own, or the schema's."""
+        """Return the rule for missing values of a column: its own, or the schema's, or "own"."""
+        return self.declared_missing_rule(column) or "own"
+
+    def declared_missing_rule(self, column: Column) -> Missing | None:
+        """Return the rule that the column or the schema states; None where neither does."""
         return self.missing if column.missing is None else column.missing
 
     def validate(self, names: Iterable[str]) -> None:
@@ -173,7 +179,7 @@ class Schema:
         /,
         *,
         target: Any = None,
-        missing: str = "own",
+        missing: str | None = None,
         row_norm: float = 1.0,
         **kinds: Any,
     ) -> LearnableSchema:
@@ -214,7 +220,7 @@ class Schema:
         return cls(
             columns=tuple(column_from_dict(name, entry) for name, entry in columns.items()),
             target=read_target_column(content["target"]) if content.get("target") is not None else None,
-            missing=content.get("missing", "own"),
+            missing=content.get("missing"),
             row_norm=content.get("row_norm", 1.0),
             products=content.get("products", ()),
         )
@@ -228,7 +234,8 @@ class Schema:
             result["target"] = {"name": self.target.name, "classes": list(self.target.categories), **extra}
         elif isinstance(self.target, NumericColumn):
             result["target"] = {"name": self.target.name, "range": [self.target.low, self.target.high]}
-        result["missing"] = self.missing
+        if self.missing is not None:
+            result["missing"] = self.missing
         result["row_norm"] = self.row_norm
         if self.products:
             result["products"] = [list(pair) for pair in self.products]

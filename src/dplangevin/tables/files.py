@@ -66,6 +66,8 @@ class TableFiles:
                 raise InvalidParameter(f"a file cannot be read: {error.strerror or 'damaged'}.") from None
         self._positions = [_list_positions(part.schema) for part in self._parts]
         headers = [text.names for text in self._texts] or [tuple(names) for names in self._positions]
+        for text in self._texts if dialect is None else ():
+            check_delimiter(str(text.path), text.names)
         for names in headers:
             check_unique_names(names)
         self.names: tuple[str, ...] = headers[0]
@@ -198,6 +200,18 @@ def _file_kind(path: str) -> str | None:
     name = path.lower().removesuffix(".gz")
     suffix = Path(name).suffix
     return "text" if suffix in TEXT_SUFFIXES else BINARY_SUFFIXES.get(suffix)
+
+
+def check_delimiter(path: str, names: Sequence[str]) -> None:
+    """Raise if a header, which is public, looks as if another delimiter separated its columns."""
+    marks = [mark for mark in ";\t|," if mark in names[0]] if len(names) == 1 else []
+    if marks:
+        mark, name = "\\t" if marks[0] == "\t" else marks[0], names[0]
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        raise InvalidParameter(
+            f"the first line of {path!r} names a single column, {shown!r}: if {mark!r} separates its columns, state "
+            f"--delimiter '{mark}' (in Python dialect=Dialect(delimiter='{mark}')); otherwise state the delimiter ','."
+        )
 
 
 def _guess_dialect(path: str) -> Dialect:

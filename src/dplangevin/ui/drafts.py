@@ -1,4 +1,4 @@
-"""Drafts: the answers of a user on the way to one release, kept on disk, and the command that they stand for.
+"""Drafts: the answers of a user on the way to one release, kept on disk; the commands and notebook that do the same.
 
 A draft becomes at most one release, whose folder has the draft's name: that is what makes a second click harmless.
 """
@@ -9,14 +9,20 @@ import hashlib
 import json
 import re
 import secrets
+import shlex
 import threading
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dplangevin import _files
+from dplangevin._version import __version__
 from dplangevin.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dplangevin.ui.releases import PageRelease
+
 
 DRAFT_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 ROLES = {
@@ -42,7 +48,6 @@ MODEL_TEXTS = {
         "the equally good models and whom they treat differently; needs a stated schema",
     ),
 }
-_FIELD_BY_STEP = {"columns": "columns", "model": "model", "budget": "dataset"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +58,23 @@ class ColumnChoice:
     low: str = ""
     high: str = ""
     listed: str = ""
+
+
+def choice_from_entry(entry: dict[str, Any]) -> ColumnChoice:
+    """Return the choice that states an entry of a schema."""
+    if isinstance(entry.get("range"), list):
+        low, high = entry["range"]
+        return ColumnChoice(role="number", low=f"{low:g}", high=f"{high:g}")
+    if isinstance(entry.get("categories"), list):
+        return ColumnChoice(role="category", listed="\n".join(map(str, entry["categories"])) + "\n")
+    return ColumnChoice()
+
+
+def is_learned(choice: ColumnChoice) -> bool:
+    """Whether the ranges or categories of a column are left to be learned."""
+    if choice.role == "number":
+        return not choice.low.strip() and not choice.high.strip()
+    return choice.role == "category" and not parse_list(choice.listed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,3 +381,173 @@ def draft_from_plain(plain: Any) -> Draft:
         return Draft(**(plain | {"names": tuple(plain["names"]), "columns": columns}))
     except (AttributeError, KeyError, TypeError):
         raise InvalidParameter("the draft is of another version of the page; start again.") from None
+
+
+def command_lines(release: PageRelease, remaining: Any = None) -> str:
+    """Return the commands of a release for a shell: the budget, the plan, the release and the report."""
+    draft = release.draft
+    lines = [f"cd {shlex.quote(str(release.folder))}"]
+    if remaining is not None:
+        declare = [
+            "dplangevin",
+            "ledger",
+            "declare",
+            f"--ledger={release.ledger}",
+            f"--dataset={draft.dataset}",
+        ]
+        declare += [f"--epsilon={remaining.epsilon!r}", f"--delta={remaining.delta!r}"]
+        declare += [f"--adjacency={remaining.adjacency}"]
+        declare += [f"--max-rows-per-person={remaining.max_rows_per_person}"]
+        lines += ["# the budget, declared once", _join_arguments(declare)]
+    if (plan := draft.plan_arguments()) is not None:
+        lines += [
+            "# what the release would cost and bring; reads no data",
+            _join_arguments(["dplangevin", *plan]),
+        ]
+    lines += [
+        "# the release; giving it again makes another one, and charges again",
+        _join_arguments(["dplangevin", *release.arguments]),
+    ]
+    if draft.model not in (COUNTS, REGION):
+        lines += ["# the report of the model, at no cost", "dplangevin report model.json report.html"]
+    return "\n".join(lines) + "\n"
+
+
+def _join_arguments(arguments: list[str]) -> str:
+    """Return a command for a shell, one option per line."""
+    lines: list[list[str]] = [[]]
+    for word in arguments:
+        if word.startswith("--") and lines[-1] != ["--"]:
+            lines.append([])
+        lines[-1].append(shlex.quote(word))
+    return " \\\n    ".join(" ".join(line) for line in lines)
+
+
+def build_notebook(release: PageRelease) -> str:
+    """Return a Jupyter notebook that makes the same release from Python."""
+    draft = release.draft
+    write = {COUNTS: _count_cells, REGION: _region_cells}.get(draft.model, _fit_cells)
+    intro = (
+        f"# {Path(draft.file).stem}: a private release\n\nWritten by the page of dplangevin {__version__}. Running the "
+        "cell that releases makes a NEW release of the same kind and charges the ledger again; the first one is in "
+        f"`{release.folder}`."
+    )
+    cells = [_markdown_cell(intro), *write(draft, release)]
+    notebook = {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(notebook, indent=1)
+
+
+def _setup_cell(draft: Draft, release: PageRelease, imports: str) -> dict[str, Any]:
+    return _code_cell(
+        f"{imports}\n\n"
+        f"FILE = {draft.file!r}\n"
+        f"SCHEMA = {draft.build_schema().to_dict()!r}\n"
+        f"budget = Ledger.open({release.ledger!r}).dataset({draft.dataset!r})\n"
+        "budget.remaining()"
+    )
+
+
+def _fit_cells(draft: Draft, release: PageRelease) -> list[dict[str, Any]]:
+    name = type(draft.build_estimator(draft.epsilon, draft.delta)).__name__
+    options = [f"epsilon={draft.epsilon!r}", f"delta={draft.delta!r}", "schema=SCHEMA"]
+    options += [f"adjacency={draft.adjacency!r}"]
+    options += [f"n_public={draft.n!r}"] if draft.rows == "stated" else []
+    options += [f"person={draft.person!r}"] if draft.person is not None else []
+    if draft.max_rows_per_person != 1:
+        options.append(f"max_rows_per_person={draft.max_rows_per_person}")
+    options += ["intervals=True"] if draft.intervals else []
+    return [
+        _setup_cell(
+            draft,
+            release,
+            f"from dplangevin import {name}, Ledger, preview_fit",
+        ),
+        _code_cell(
+            f"model = {name}(\n    {', '.join(options)}\n)\n"
+            f"NAMES = {list(draft.names)!r}\n"
+            f"print(preview_fit(model, n={draft.n}, names=NAMES, target={draft.target!r}))  # reads no data"
+        ),
+        _markdown_cell("The release. It charges the budget."),
+        _code_cell(f"model.set_params(ledger=budget)\nmodel.fit(FILE, {draft.target!r})\nmodel.privacy_"),
+        _code_cell("print(model.model_card())"),
+    ]
+
+
+def _region_cells(draft: Draft, release: PageRelease) -> list[dict[str, Any]]:
+    name = type(draft.build_estimator(draft.epsilon, draft.delta)).__name__
+    return [
+        _setup_cell(
+            draft,
+            release,
+            f"import pandas as pd\n\nfrom dplangevin import {name}, Ledger\n"
+            "from dplangevin.rashomon import RashomonRegion\n"
+            "from dplangevin.rashomon.region_request import schema_inputs\n"
+            "from dplangevin.schema import Schema",
+        ),
+        _code_cell(
+            "inputs = pd.DataFrame(schema_inputs(Schema.from_dict(SCHEMA)))  # public: drawn from the schema\n"
+            f"region = RashomonRegion(\n    {name}(schema=SCHEMA, adjacency={draft.adjacency!r}),\n"
+            f"    thresholds={draft.parsed_thresholds()!r}, n_models=100,\n"
+            f"    epsilon={draft.epsilon!r}, delta={draft.delta!r},\n"
+            "    public_inputs=inputs,\n)"
+        ),
+        _markdown_cell("The release. It charges the budget."),
+        _code_cell(
+            f"region.set_params(ledger=budget)\nregion.fit(FILE, {draft.target!r})\nprint(region.multiplicity())"
+        ),
+    ]
+
+
+def _count_cells(draft: Draft, release: PageRelease) -> list[dict[str, Any]]:
+    return [
+        _setup_cell(
+            draft,
+            release,
+            "from dplangevin import Ledger\nfrom dplangevin.queries import Marginals, count_file\n"
+            "from dplangevin.schema import Schema",
+        ),
+        _code_cell(
+            "schema = Schema.from_dict(SCHEMA)\n"
+            f"tables = Marginals.from_schema(schema, ways={draft.ways}, bins={draft.bins})"
+        ),
+        _markdown_cell("The release. It charges the budget."),
+        _code_cell(
+            "counts = count_file(\n    FILE, schema=schema, marginals=tables, "
+            f"epsilon={draft.epsilon!r}, delta={draft.delta!r},\n    adjacency={draft.adjacency!r}, "
+            f"max_rows_per_person={draft.max_rows_per_person}, ledger=budget,\n)\ncounts.postprocess().to_dict()"
+        ),
+    ]
+
+
+def _markdown_cell(text: str) -> dict[str, Any]:
+    return {
+        "cell_type": "markdown",
+        "metadata": {},
+        "source": text.splitlines(keepends=True),
+        "id": _cell_id(text),
+    }
+
+
+def _code_cell(code: str) -> dict[str, Any]:
+    return {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": code.splitlines(keepends=True),
+        "id": _cell_id(code),
+    }
+
+
+def _cell_id(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

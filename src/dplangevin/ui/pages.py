@@ -6,7 +6,6 @@ A page shows what the library computes, as the command line does, and computes n
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import threading
@@ -37,11 +36,19 @@ from dplangevin.ui.drafts import (
     ColumnChoice,
     Draft,
     DraftStore,
-    parse_list,
+    choice_from_entry,
+    command_lines,
+    is_learned,
 )
-from dplangevin.ui.notebook import build_notebook, command_lines
-from dplangevin.ui.releases import PageRelease, ReleaseRunner
-from dplangevin.ui.security import REPORT_POLICY, RequestGuard, first_values
+from dplangevin.ui.releases import (
+    RESULT_FILES,
+    ReleaseRunner,
+    describe_result,
+    file_content,
+    learned_answers,
+    progress_line,
+)
+from dplangevin.ui.server import REPORT_POLICY, RequestGuard, first_values
 
 MAX_LISTED_FILES = 300
 MAX_NAME_CHARACTERS = 80
@@ -222,7 +229,7 @@ class PageRoutes:
             content = tomllib.loads(draft_schema_from_public(read_records(Path(draft.file))))
         except (DplangevinError, tomllib.TOMLDecodeError, ValueError, IndexError):
             return draft
-        choices = tuple(_choice_from_entry(content["columns"].get(name, {})) for name in draft.names)
+        choices = tuple(choice_from_entry(content["columns"].get(name, {})) for name in draft.names)
         n = plans.count_rows(draft.file)
         return self.drafts.update(draft.id, columns=choices, rows="count", n=n) or draft
 
@@ -478,7 +485,7 @@ class PageRoutes:
             step="review",
             error=error,
             model_text=MODEL_TEXTS[draft.model][0],
-            learned=[name for name, choice in draft.choices if _is_learned(choice)],
+            learned=[name for name, choice in draft.choices if is_learned(choice)],
             region=REGION,
             counts=COUNTS,
             digest=draft.digest(),
@@ -512,7 +519,7 @@ class PageRoutes:
             budgets = self._budgets()
             values["budget"] = budgets.get(release.draft.dataset)
             values["commands"] = command_lines(release, values["budget"])
-        values |= {"counts": COUNTS, "region": REGION, "progress": _progress_line(release)}
+        values |= {"counts": COUNTS, "region": REGION, "progress": progress_line(release)}
         return self._render(
             "release.html", request, release=release, draft=release.draft, state=state, **values
         )
@@ -522,7 +529,7 @@ class PageRoutes:
         release = self.runner.find(request.path_params["id"])
         if release is None:
             return JSONResponse({"state": "missing", "progress": ""}, status_code=404)
-        return JSONResponse({"state": release.state, "progress": _progress_line(release)})
+        return JSONResponse({"state": release.state, "progress": progress_line(release)})
 
     def resume_release(self, request: Request) -> Response:
         """Finish a release that was charged and interrupted; it is not charged again."""
@@ -541,7 +548,7 @@ class PageRoutes:
             return self.show_error(request, "There is no such release; begin at the start.", 404)
         answers: dict[str, Any] = {}
         if first_values(request.state.form).get("learned") == "yes" and release.state == "done":
-            answers = _learned_answers(release)
+            answers = learned_answers(release)
         draft = self.drafts.copy(release.draft, **answers)
         return RedirectResponse(f"/draft/{draft.id}/columns", status_code=303)
 
@@ -549,13 +556,13 @@ class PageRoutes:
         """Send a file of a release, or one that is made from it."""
         release = self.runner.find(request.path_params["id"])
         name = request.path_params["file"]
-        if release is None or release.state != "done" or name not in _FILES:
+        if release is None or release.state != "done" or name not in RESULT_FILES:
             return self._show_missing(request)
-        content = _file_content(release, name, self._budgets)
+        content = file_content(release, name, self._budgets)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         if name == "report.html":
             headers = {"content-security-policy": REPORT_POLICY}
-        return Response(content, media_type=_FILES[name], headers=headers)
+        return Response(content, media_type=RESULT_FILES[name], headers=headers)
 
     # --- views -------------------------------------------------------------------------------------------------------
 
@@ -697,22 +704,6 @@ def _list_folder(folder: Path) -> tuple[list[tuple[str, str, bool]], str]:
     return shown[:MAX_LISTED_FILES], ""
 
 
-def _choice_from_entry(entry: dict[str, Any]) -> ColumnChoice:
-    """Return the choice that states an entry of a schema."""
-    if isinstance(entry.get("range"), list):
-        low, high = entry["range"]
-        return ColumnChoice(role="number", low=f"{low:g}", high=f"{high:g}")
-    if isinstance(entry.get("categories"), list):
-        return ColumnChoice(role="category", listed="\n".join(map(str, entry["categories"])) + "\n")
-    return ColumnChoice()
-
-
-def _is_learned(choice: ColumnChoice) -> bool:
-    if choice.role == "number":
-        return not choice.low.strip() and not choice.high.strip()
-    return choice.role == "category" and not parse_list(choice.listed)
-
-
 def _name_at(draft: Draft, index: str) -> str:
     """Return the name of a column by its number; empty where none is chosen."""
     return draft.names[int(index)] if index.isdecimal() and int(index) < len(draft.names) else ""
@@ -733,148 +724,6 @@ def _read_count(text: str, what: str) -> int:
     if not digits.isdecimal() or not 0 < int(digits[:20]) < 10**15:
         raise InvalidParameter(f"{what} must be a whole number above 0; got {text[:40]!r}.")
     return int(digits)
-
-
-# --- results -----------------------------------------------------------------------------------------------------
-
-_FILES = {
-    "report.html": "text/html",
-    "model.json": "application/json",
-    "model_card.md": "text/markdown",
-    "model.onnx": "application/octet-stream",
-    "schema.json": "application/json",
-    "learned_schema.json": "application/json",
-    "counts.csv": "text/csv",
-    "answer.json": "application/json",
-    "commands.sh": "text/x-shellscript",
-    "notebook.ipynb": "application/x-ipynb+json",
-}
-ONNX_MESSAGE = "ONNX files need an extra that is not installed: pip install 'dplangevin[exports]'."
-
-
-def describe_result(release: PageRelease) -> dict[str, Any]:
-    """Return what a finished release shows: guarantee, facts and files."""
-    draft = release.draft
-    if draft.model == REGION:
-        plain = release.answer() or {}
-        return {
-            "guarantee": plain.get("guarantee"),
-            "plain": plain,
-            "files": ["report.html", "answer.json", "schema.json", "commands.sh", "notebook.ipynb"],
-            "onnx": "",
-        }
-    if draft.model == COUNTS:
-        rows = _count_rows_of(release)
-        return {
-            "guarantee": plans.plan_draft(draft).guarantee.to_dict(draft.delta),
-            "plain": {},
-            "count_header": rows[:1],
-            "count_rows": rows[1:41],
-            "n_counts": len(rows) - 1,
-            "files": ["counts.csv", "schema.json", "commands.sh", "notebook.ipynb"],
-            "onnx": "",
-        }
-    model = _load_model(str(release.result_path), release.result_path.stat().st_mtime_ns)
-    names = ["report.html", "model.json", "model_card.md"]
-    onnx = "" if _can_export_onnx(model) else ONNX_MESSAGE
-    names += [] if onnx else ["model.onnx"]
-    learned = getattr(model, "schema_", None) is not None and bool(_learned_names(draft))
-    names += ["learned_schema.json"] if learned else []
-    return {
-        "guarantee": model.privacy_.to_dict(draft.delta),
-        "plain": {},
-        "learned_schema": _learned_rows(model, draft) if learned else [],
-        "coefficients": _coefficient_rows(model),
-        "files": [*names, "schema.json", "commands.sh", "notebook.ipynb"],
-        "onnx": onnx,
-    }
-
-
-@lru_cache(maxsize=8)
-def _load_model(path: str, modified: int) -> Any:
-    from dplangevin.estimators.model_file import load_model
-
-    return load_model(Path(path))
-
-
-def _can_export_onnx(model: Any) -> bool:
-    from importlib.util import find_spec
-
-    return hasattr(model, "to_onnx") and find_spec("onnx") is not None
-
-
-def _learned_names(draft: Draft) -> list[str]:
-    return [name for name, choice in draft.choices if _is_learned(choice)]
-
-
-def _learned_rows(model: Any, draft: Draft) -> list[tuple[str, str]]:
-    from dplangevin.cli.models import describe_learned
-
-    return [(name, describe_learned(model.schema_.column(name).to_dict())) for name in _learned_names(draft)]
-
-
-def _coefficient_rows(model: Any, limit: int = 12) -> list[tuple[str, float]]:
-    """Return the largest coefficients of a model with one score, by the name of their column."""
-    coefficients = model.coefficients() if hasattr(model, "coefficients") else {}
-    flat = {str(name): value for name, value in coefficients.items() if isinstance(value, float)}
-    return sorted(flat.items(), key=lambda item: -abs(item[1]))[:limit]
-
-
-def _count_rows_of(release: PageRelease) -> list[list[str]]:
-    import csv
-
-    with release.result_path.open(newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))
-
-
-def _learned_answers(release: PageRelease) -> dict[str, Any]:
-    """Return the answers that state what a release has learned: its schema is public now."""
-    model = _load_model(str(release.result_path), release.result_path.stat().st_mtime_ns)
-    schema = getattr(model, "schema_", None)
-    if schema is None:
-        return {}
-    columns = tuple(
-        replace(_choice_from_entry(schema.column(name).to_dict()), role=choice.role)
-        if _is_learned(choice)
-        else choice
-        for name, choice in release.draft.choices
-    )
-    return {"columns": columns}
-
-
-def _file_content(release: PageRelease, name: str, budgets: Callable[[], dict[str, Any]]) -> bytes | str:
-    """Return a file of a release; some are made from the model when they are asked for."""
-    if name == "commands.sh":
-        return command_lines(release, budgets().get(release.draft.dataset))
-    if name == "notebook.ipynb":
-        return build_notebook(release)
-    if name in ("model_card.md", "model.onnx", "learned_schema.json"):
-        model = _load_model(str(release.result_path), release.result_path.stat().st_mtime_ns)
-        if name == "model_card.md":
-            return str(model.model_card())
-        if name == "learned_schema.json":
-            return json.dumps(model.schema_.to_dict(), indent=1)
-        if not _can_export_onnx(model):
-            raise InvalidParameter(ONNX_MESSAGE)
-        return export_onnx(model)
-    path = release.folder / name
-    if not path.is_file():
-        raise InvalidParameter(f"this release has no file {name}.")
-    return path.read_bytes()
-
-
-def export_onnx(model: Any) -> bytes:
-    """Return the model as an ONNX file."""
-    exported = model.to_onnx()
-    return exported if isinstance(exported, bytes) else bytes(exported.SerializeToString())
-
-
-def _progress_line(release: PageRelease) -> str:
-    """Return the last line of the log that is neither a note nor a warning; it depends on no record."""
-    lines = [
-        line for line in release.log_lines() if not line.startswith(("note:", "warning:", "error:", " - "))
-    ]
-    return lines[-1][:200] if lines else ""
 
 
 def _describe_history(entries: tuple[Any, ...]) -> list[dict[str, Any]]:

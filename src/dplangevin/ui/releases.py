@@ -4,7 +4,7 @@ The folder is created under the draft's name before the command starts, which on
 `dplangevin fit`, `rashomon` or `count`: it charges the ledger, and delivers its result as every command does (see
 `accounting.delivery`). It holds a lock on a file in the folder while it lives, so that a later server knows. What a
 killed command was charged for, a later server delivers by giving the same command again; it never does so where that
-would be charged.
+would be charged. Results are shown and converted from the files in the folder.
 """
 
 from __future__ import annotations
@@ -18,13 +18,26 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from dplangevin import _files
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.ui.drafts import COUNTS, DRAFT_ID, REGION, Draft, draft_from_plain
+from dplangevin.ui import plans
+from dplangevin.ui.drafts import (
+    COUNTS,
+    DRAFT_ID,
+    REGION,
+    Draft,
+    build_notebook,
+    choice_from_entry,
+    command_lines,
+    draft_from_plain,
+    is_learned,
+)
 
 REQUEST_FILE, LOG_FILE, ANSWER_FILE, LOCK_FILE = "request.json", "log.txt", "answer.json", "run.lock"
 CHECKPOINT_FILE = "run.state"
@@ -247,3 +260,143 @@ def _take_lock(descriptor: int) -> None:
         except BlockingIOError:
             time.sleep(0.01)
     raise DplangevinError("another run of this release is at work; wait for it.")
+
+
+RESULT_FILES = {
+    "report.html": "text/html",
+    "model.json": "application/json",
+    "model_card.md": "text/markdown",
+    "model.onnx": "application/octet-stream",
+    "schema.json": "application/json",
+    "learned_schema.json": "application/json",
+    "counts.csv": "text/csv",
+    "answer.json": "application/json",
+    "commands.sh": "text/x-shellscript",
+    "notebook.ipynb": "application/x-ipynb+json",
+}
+ONNX_MESSAGE = "ONNX files need an extra that is not installed: pip install 'dplangevin[exports]'."
+
+
+def describe_result(release: PageRelease) -> dict[str, Any]:
+    """Return what a finished release shows: guarantee, facts and files."""
+    draft = release.draft
+    if draft.model == REGION:
+        plain = release.answer() or {}
+        return {
+            "guarantee": plain.get("guarantee"),
+            "plain": plain,
+            "files": ["report.html", "answer.json", "schema.json", "commands.sh", "notebook.ipynb"],
+            "onnx": "",
+        }
+    if draft.model == COUNTS:
+        rows = _count_rows_of(release)
+        return {
+            "guarantee": plans.plan_draft(draft).guarantee.to_dict(draft.delta),
+            "plain": {},
+            "count_header": rows[:1],
+            "count_rows": rows[1:41],
+            "n_counts": len(rows) - 1,
+            "files": ["counts.csv", "schema.json", "commands.sh", "notebook.ipynb"],
+            "onnx": "",
+        }
+    model = _load_model(str(release.result_path), release.result_path.stat().st_mtime_ns)
+    names = ["report.html", "model.json", "model_card.md"]
+    onnx = "" if _can_export_onnx(model) else ONNX_MESSAGE
+    names += [] if onnx else ["model.onnx"]
+    learned = getattr(model, "schema_", None) is not None and bool(_learned_names(draft))
+    names += ["learned_schema.json"] if learned else []
+    return {
+        "guarantee": model.privacy_.to_dict(draft.delta),
+        "plain": {},
+        "learned_schema": _learned_rows(model, draft) if learned else [],
+        "coefficients": _coefficient_rows(model),
+        "files": [*names, "schema.json", "commands.sh", "notebook.ipynb"],
+        "onnx": onnx,
+    }
+
+
+@lru_cache(maxsize=8)
+def _load_model(path: str, modified: int) -> Any:
+    from dplangevin.estimators.model_file import load_model
+
+    return load_model(Path(path))
+
+
+def _can_export_onnx(model: Any) -> bool:
+    from importlib.util import find_spec
+
+    return hasattr(model, "to_onnx") and find_spec("onnx") is not None
+
+
+def _learned_names(draft: Draft) -> list[str]:
+    return [name for name, choice in draft.choices if is_learned(choice)]
+
+
+def _learned_rows(model: Any, draft: Draft) -> list[tuple[str, str]]:
+    from dplangevin.cli.models import describe_learned
+
+    return [(name, describe_learned(model.schema_.column(name).to_dict())) for name in _learned_names(draft)]
+
+
+def _coefficient_rows(model: Any, limit: int = 12) -> list[tuple[str, float]]:
+    """Return the largest coefficients of a model with one score, by the name of their column."""
+    coefficients = model.coefficients() if hasattr(model, "coefficients") else {}
+    flat = {str(name): value for name, value in coefficients.items() if isinstance(value, float)}
+    return sorted(flat.items(), key=lambda item: -abs(item[1]))[:limit]
+
+
+def _count_rows_of(release: PageRelease) -> list[list[str]]:
+    import csv
+
+    with release.result_path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def learned_answers(release: PageRelease) -> dict[str, Any]:
+    """Return the answers that state what a release has learned: its schema is public now."""
+    model = _load_model(str(release.result_path), release.result_path.stat().st_mtime_ns)
+    schema = getattr(model, "schema_", None)
+    if schema is None:
+        return {}
+    columns = tuple(
+        replace(choice_from_entry(schema.column(name).to_dict()), role=choice.role)
+        if is_learned(choice)
+        else choice
+        for name, choice in release.draft.choices
+    )
+    return {"columns": columns}
+
+
+def file_content(release: PageRelease, name: str, budgets: Callable[[], dict[str, Any]]) -> bytes | str:
+    """Return a file of a release; some are made from the model when they are asked for."""
+    if name == "commands.sh":
+        return command_lines(release, budgets().get(release.draft.dataset))
+    if name == "notebook.ipynb":
+        return build_notebook(release)
+    if name in ("model_card.md", "model.onnx", "learned_schema.json"):
+        model = _load_model(str(release.result_path), release.result_path.stat().st_mtime_ns)
+        if name == "model_card.md":
+            return str(model.model_card())
+        if name == "learned_schema.json":
+            return json.dumps(model.schema_.to_dict(), indent=1)
+        if not _can_export_onnx(model):
+            raise InvalidParameter(ONNX_MESSAGE)
+        return export_onnx(model)
+    path = release.folder / name
+    if not path.is_file():
+        raise InvalidParameter(f"this release has no file {name}.")
+    return path.read_bytes()
+
+
+def export_onnx(model: Any) -> bytes:
+    """Return the model as an ONNX file."""
+    exported = model.to_onnx()
+    return exported if isinstance(exported, bytes) else bytes(exported.SerializeToString())
+
+
+def progress_line(release: PageRelease) -> str:
+    """Return the last line of the log that is neither a note nor a warning; it depends on no record."""
+    lines = [
+        line for line in release.log_lines() if not line.startswith(("note:", "warning:", "error:", " - "))
+    ]
+    return lines[-1][:200] if lines else ""

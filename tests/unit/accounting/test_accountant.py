@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from _families import THEOREMS
+from _registered import THEOREMS
 from dplangevin.accounting.plan import certify_plan, explain_refusals
 from dplangevin.errors import (
     AssumptionFailed,
@@ -131,9 +131,9 @@ def test_epsilon_instead_of_delta() -> None:
 
 def test_fallback_names_the_reasons() -> None:
     options = STRONG | {"step_size": 9.0, "noise_std": 0.1, "n_steps": 5}
-    constants, schedule = parse_descent_options(**options, momentum=True)
-    assert certify_plan(constants, schedule, delta=1e-6).theorem == "composition"
-    reasons = explain_refusals(constants, schedule)
+    constants, spec = parse_descent_options(**options, momentum=True)
+    assert certify_plan(constants, spec, delta=1e-6).theorem == "composition"
+    reasons = explain_refusals(constants, spec)
     assert "momentum" in reasons["optimal-shift"]
     assert set(reasons) | {"composition"} == set(THEOREMS)
 

@@ -26,14 +26,14 @@ from dplangevin.accounting.parts import (
 )
 
 
-def promise(*parts: PrivacyPart) -> Guarantee:
+def make_guarantee(*parts: PrivacyPart) -> Guarantee:
     return Guarantee(
         parts=parts, adjacency="add-remove", release="draw", theorem="composition", reference="dp-accounting"
     )
 
 
 def poisson(rate: float, noise_multiplier: float, count: int = 1) -> Guarantee:
-    return promise(
+    return make_guarantee(
         SampledGaussian(rate=rate, noise_multiplier=noise_multiplier, sampling="poisson", count=count)
     )
 
@@ -47,7 +47,7 @@ GAUSSIAN = [
 
 @pytest.mark.parametrize(("deviation", "sensitivity", "epsilon", "delta"), GAUSSIAN)
 def test_gaussian_delta(deviation: float, sensitivity: float, epsilon: float, delta: float) -> None:
-    g = promise(Gaussian(mu=sensitivity / deviation))
+    g = make_guarantee(Gaussian(mu=sensitivity / deviation))
     assert g.delta(epsilon) == pytest.approx(delta, abs=6e-9)
     assert g.epsilon(delta) == pytest.approx(epsilon, rel=1e-6)
 
@@ -94,7 +94,7 @@ def test_smallest_laplace_noise(
 ) -> None:
     def spent(width: float) -> float:
         part = GeneralizedGaussian(p=1.0, shift=sensitivity / width, changed=queries, answers=queries)
-        return promise(part).epsilon(delta)
+        return make_guarantee(part).epsilon(delta)
 
     assert spent(scale + 0.1) <= epsilon
     assert spent(scale - 0.1) > epsilon
@@ -110,7 +110,7 @@ ADVANCED = [
 @pytest.mark.parametrize(("epsilon", "slack", "queries", "delta", "total"), ADVANCED)
 def test_advanced_composition(epsilon: float, slack: float, queries: int, delta: float, total: float) -> None:
     part = Approximate(value=epsilon, slack=slack) if slack else Pure(value=epsilon)
-    found = (queries * promise(part)).epsilon(delta)
+    found = (queries * make_guarantee(part)).epsilon(delta)
     assert found <= total * (1 + 1e-6)
     assert found > total - 2 * epsilon if math.isfinite(total) else found == math.inf
 
@@ -118,17 +118,17 @@ def test_advanced_composition(epsilon: float, slack: float, queries: int, delta:
 # pld/pld_privacy_accountant_test.py, test_gaussian_basic, test_poisson_subsampled_gaussian (and self-composed),
 # test_laplace_basic, test_randomized_response
 def test_accountant_basics() -> None:
-    three = 3 * promise(Gaussian(mu=1 / math.sqrt(3)))
+    three = 3 * make_guarantee(Gaussian(mu=1 / math.sqrt(3)))
     assert three.delta(1.0) == pytest.approx(0.126936, abs=1e-6)
     assert three.epsilon(0.126936) == pytest.approx(1.0, abs=1e-5)
     sampled = poisson(0.2, 0.5, 3)
     assert sampled.delta(1.0) == pytest.approx(0.15594, abs=2e-5)
     assert sampled.epsilon(0.15594) == pytest.approx(1.0, abs=1e-3)
-    laplace = 3 * promise(GeneralizedGaussian(p=1.0, shift=1.0, changed=1, answers=1)) + 2 * promise(
-        GeneralizedGaussian(p=1.0, shift=0.5, changed=1, answers=1)
-    )
+    laplace = 3 * make_guarantee(
+        GeneralizedGaussian(p=1.0, shift=1.0, changed=1, answers=1)
+    ) + 2 * make_guarantee(GeneralizedGaussian(p=1.0, shift=0.5, changed=1, answers=1))
     assert laplace.epsilon(1e-14) == pytest.approx(4.0, abs=1e-6)
-    assert promise(Pure(value=1.0)).delta(1.0) == 0
+    assert make_guarantee(Pure(value=1.0)).delta(1.0) == 0
 
 
 # rdp/rdp_privacy_accountant_test.py, test_compute_rdp_poisson_sampled_gaussian: 50 x (0.01, 2.5)
@@ -176,7 +176,7 @@ RESPONSES = [
 def test_randomised_response_renyi(noise: float, buckets: int, values: list[float]) -> None:
     """Our worst case, two buckets with the same largest loss, is above theirs with many; equal at infinity."""
     largest = math.log((1 - noise + noise / buckets) / (noise / buckets))
-    found = promise(Pure(value=largest)).rdp([1.5, 2.5, 5, 50, 100, math.inf])
+    found = make_guarantee(Pure(value=largest)).rdp([1.5, 2.5, 5, 50, 100, math.inf])
     assert found[-1] == pytest.approx(values[-1], rel=1e-9)
     assert np.all(found >= np.array(values) * (1 - 1e-12))
     assert found[3:] == pytest.approx(values[3:], rel=1e-2)
@@ -189,19 +189,19 @@ def test_renyi_conversions() -> None:
     assert cv.rdp_epsilon(orders, curve, 1e-5) == pytest.approx(1.32783806176, rel=1e-10)
     assert cv.rdp_delta(orders, curve, 1.32783806176) == pytest.approx(1e-5, rel=1e-8)
     rho = 1 / (2 * 4.530877117**2)
-    assert promise(Concentrated(rho=rho)).epsilon(1e-6) == pytest.approx(1.0, rel=1e-5)
-    assert promise(Concentrated(rho=rho)).delta(1.0) == pytest.approx(1e-6, rel=1e-4)
+    assert make_guarantee(Concentrated(rho=rho)).epsilon(1e-6) == pytest.approx(1.0, rel=1e-5)
+    assert make_guarantee(Concentrated(rho=rho)).delta(1.0) == pytest.approx(1e-6, rel=1e-4)
 
 
 # rdp/rdp_privacy_accountant_test.py, test_compute_rdp_gaussian, ..._multi_gaussian, test_zcdp_matches_gaussian
 def test_gaussian_renyi() -> None:
     first, second = Gaussian(mu=1 / 2.71828), Gaussian(mu=1 / 6.28319)
-    assert float(promise(first).rdp(3.14159)) == pytest.approx(3.14159 / (2 * 2.71828**2), rel=1e-11)
+    assert float(make_guarantee(first).rdp(3.14159)) == pytest.approx(3.14159 / (2 * 2.71828**2), rel=1e-11)
     both = 3.14159 / (2 * 2.71828**2) + 3.14159 / (2 * 6.28319**2)
-    assert float(promise(first, second).rdp(3.14159)) == pytest.approx(both, rel=1e-11)
-    zcdp = promise(Concentrated(rho=1 / (2 * 3.14159**2)))
+    assert float(make_guarantee(first, second).rdp(3.14159)) == pytest.approx(both, rel=1e-11)
+    zcdp = make_guarantee(Concentrated(rho=1 / (2 * 3.14159**2)))
     assert float(zcdp.rdp(2.71828)) == pytest.approx(
-        float(promise(Gaussian(mu=1 / 3.14159)).rdp(2.71828)), rel=1e-11
+        float(make_guarantee(Gaussian(mu=1 / 3.14159)).rdp(2.71828)), rel=1e-11
     )
 
 

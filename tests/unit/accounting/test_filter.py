@@ -27,7 +27,7 @@ from dplangevin.accounting.parts import (
     SampledGaussian,
 )
 from dplangevin.errors import InvalidParameter
-from unit._ledger import gaussian, promise, pure
+from unit._ledger import gaussian, make_guarantee, pure
 
 
 def _overlap(value: float, v: mpmath.mpf) -> mpmath.mpf:
@@ -91,12 +91,12 @@ def test_the_plain_pure_charge_is_never_too_small() -> None:
 
 
 CURVES = [
-    promise(BoundedRange(value=0.4)),
-    promise(Concentrated(rho=0.02)),
-    promise(RenyiCurve(orders=(2.0, 4.0, 16.0, 64.0), values=(0.01, 0.02, 0.08, 0.4))),
-    promise(SampledGaussian(rate=0.05, noise_multiplier=1.5, sampling="poisson", count=20)),
-    promise(Profile(epsilons=(0.0, 0.2, 0.5), deltas=(0.05, 1e-7, 0.0))),
-    promise(Gaussian(mu=0.2), Pure(value=0.1, count=3), extra_delta=1e-8),
+    make_guarantee(BoundedRange(value=0.4)),
+    make_guarantee(Concentrated(rho=0.02)),
+    make_guarantee(RenyiCurve(orders=(2.0, 4.0, 16.0, 64.0), values=(0.01, 0.02, 0.08, 0.4))),
+    make_guarantee(SampledGaussian(rate=0.05, noise_multiplier=1.5, sampling="poisson", count=20)),
+    make_guarantee(Profile(epsilons=(0.0, 0.2, 0.5), deltas=(0.05, 1e-7, 0.0))),
+    make_guarantee(Gaussian(mu=0.2), Pure(value=0.1, count=3), extra_delta=1e-8),
 ]
 
 
@@ -147,8 +147,8 @@ def test_the_split_keeps_the_budget_at_its_epsilon() -> None:
 
 def test_a_large_count_of_pure_uses_is_charged_quickly() -> None:
     rule = PrivacyFilter(epsilon=3.0, delta=1e-5, split_at_once=True)
-    few = rule.charge(rule.start(), promise(Pure(value=1e-3, count=1000)), "parts")
-    many = rule.charge(rule.start(), promise(Pure(value=1e-3, count=100_000)), "parts")
+    few = rule.charge(rule.start(), make_guarantee(Pure(value=1e-3, count=1000)), "parts")
+    many = rule.charge(rule.start(), make_guarantee(Pure(value=1e-3, count=100_000)), "parts")
     assert few is not None
     assert many is not None
     assert (rule.start().mu_squared or 0) - (many[0].mu_squared or 0) == pytest.approx(
@@ -168,19 +168,21 @@ def test_a_group_costs_its_size_in_exact_rationals(size: int) -> None:
             (BoundedRange(value=value), "value"),
             (Gaussian(mu=value), "mu"),
         ):
-            (found,) = promise(part).group(size).parts
+            (found,) = make_guarantee(part).group(size).parts
             assert exact <= Fraction(getattr(found, name)) <= exact * (1 + Fraction(1, 2**52))
-        (rho,) = promise(Concentrated(rho=value, count=4)).group(size).parts
+        (rho,) = make_guarantee(Concentrated(rho=value, count=4)).group(size).parts
         assert (
             size**2 * Fraction(value)
             <= Fraction(rho.rho)
             <= size**2 * Fraction(value) * (1 + Fraction(1, 2**52))
         )  # type: ignore[attr-defined]
         assert rho.count == 4
-        (noise,) = promise(GeneralizedGaussian(p=2.0, shift=value, changed=1, answers=5)).group(size).parts
+        (noise,) = (
+            make_guarantee(GeneralizedGaussian(p=2.0, shift=value, changed=1, answers=5)).group(size).parts
+        )
         assert exact <= Fraction(noise.shift) <= exact * (1 + Fraction(1, 2**52))  # type: ignore[attr-defined]
         assert noise.changed == size  # type: ignore[attr-defined]
-    (profile,) = promise(Profile(epsilons=(0.0, 0.1, 0.5), deltas=(0.1, 1e-3, 1e-6))).group(size).parts
+    (profile,) = make_guarantee(Profile(epsilons=(0.0, 0.1, 0.5), deltas=(0.1, 1e-3, 1e-6))).group(size).parts
     with mpmath.workdps(40):
         for epsilon, delta, e, d in zip(
             profile.epsilons, profile.deltas, (0.0, 0.1, 0.5), (0.1, 1e-3, 1e-6), strict=True
@@ -195,7 +197,7 @@ def test_a_group_costs_its_size_in_exact_rationals(size: int) -> None:
     ):
         if size > 1:
             with pytest.raises(InvalidParameter, match="no group guarantee"):
-                promise(part).group(size)
+                make_guarantee(part).group(size)
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
@@ -229,10 +231,10 @@ def test_an_additive_delta_in_a_group(size: int) -> None:
 def test_uses_in_one_guarantee_cost_what_they_cost_one_by_one(part: PrivacyPart, split: bool) -> None:
     """A part that counts for three is charged three times, in every amount that is kept."""
     rule = PrivacyFilter(epsilon=3.0, delta=1e-5, split_at_once=split)
-    together = rule.charge(rule.start(), promise(part.repeat(3)))
+    together = rule.charge(rule.start(), make_guarantee(part.repeat(3)))
     one_by_one = rule.start()
     for _ in range(3):
-        charged = rule.charge(one_by_one, promise(part))
+        charged = rule.charge(one_by_one, make_guarantee(part))
         assert charged is not None
         one_by_one = charged[0]
     assert together is not None
@@ -265,7 +267,7 @@ def test_every_charge_takes_what_it_says_of_the_amounts() -> None:
     """Slack that a curve took is gone, and of the pure reserve every use takes its epsilon."""
     rule = PrivacyFilter(epsilon=4.0, delta=1e-5, pure_reserve=1.0, split_at_once=True)
     start, slack = rule.start(), 1e-7
-    after = rule.charge(start, promise(Concentrated(rho=1e-3)), f"curve:{slack!r}")
+    after = rule.charge(start, make_guarantee(Concentrated(rho=1e-3)), f"curve:{slack!r}")
     assert after is not None
     assert start.slack - after[0].slack == Fraction(slack)
     assert start.mu_squared is not None

@@ -28,7 +28,7 @@ from dplangevin.accounting.parts import (
 from dplangevin.errors import InvalidParameter, NotPrivateError
 
 
-def promise(*parts: PrivacyPart, **changes: object) -> Guarantee:
+def make_guarantee(*parts: PrivacyPart, **changes: object) -> Guarantee:
     fields: dict[str, object] = {
         "parts": parts,
         "adjacency": "replace-one",
@@ -59,7 +59,7 @@ PARTS = (
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
 def test_multiplication_is_repeated_addition(part: PrivacyPart) -> None:
-    one = promise(part)
+    one = make_guarantee(part)
     three = one + one + one
     assert (3 * one).parts == three.parts
     assert (3 * one).epsilon(1e-5) == three.epsilon(1e-5)
@@ -69,14 +69,14 @@ def test_multiplication_is_repeated_addition(part: PrivacyPart) -> None:
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
 def test_every_part_is_plain_data(part: PrivacyPart) -> None:
-    g = promise(part, at_delta=1e-5)
+    g = make_guarantee(part, at_delta=1e-5)
     assert pickle.loads(pickle.dumps(g)) == g
     assert json.loads(json.dumps(g.to_dict()))["epsilon"] == g.epsilon()
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
 def test_delta_and_epsilon_agree(part: PrivacyPart) -> None:
-    g = promise(part)
+    g = make_guarantee(part)
     for delta in (1e-3, 1e-6):
         epsilon = g.epsilon(delta)
         if math.isfinite(epsilon):
@@ -84,7 +84,7 @@ def test_delta_and_epsilon_agree(part: PrivacyPart) -> None:
 
 
 def test_ten_exponential_mechanisms_are_not_one() -> None:
-    one = promise(Pure(value=1.0))
+    one = make_guarantee(Pure(value=1.0))
     assert (10 * one).epsilon(0.0) == 10.0
     assert (10 * one).delta(10.0) == 0.0
     p = 1 / (1 + math.exp(-1.0))
@@ -98,18 +98,18 @@ def test_ten_exponential_mechanisms_are_not_one() -> None:
 
 
 def test_gaussian_composition_is_exact_and_group_scales() -> None:
-    g = promise(Gaussian(mu=0.3)) + promise(Gaussian(mu=0.4))
+    g = make_guarantee(Gaussian(mu=0.3)) + make_guarantee(Gaussian(mu=0.4))
     assert g.mu == pytest.approx(0.5, rel=1e-15)
-    assert promise(Gaussian(mu=0.25)).group(4).mu == 1.0
-    assert promise(Pure(value=0.25)).group(4).epsilon(0.0) == 1.0
+    assert make_guarantee(Gaussian(mu=0.25)).group(4).mu == 1.0
+    assert make_guarantee(Pure(value=0.25)).group(4).epsilon(0.0) == 1.0
 
 
 def test_profile_composes_through_its_dominating_pair() -> None:
-    profile = promise(gdp_profile(0.5))
+    profile = make_guarantee(gdp_profile(0.5))
     exact = cv.gdp_epsilon(0.5 * math.sqrt(4), 1e-5)
     composed = (4 * profile).epsilon(1e-5)
     assert exact * (1 - 1e-6) <= composed <= exact * 1.01
-    mixed = (profile + promise(Gaussian(mu=0.5))).epsilon(1e-5)
+    mixed = (profile + make_guarantee(Gaussian(mu=0.5))).epsilon(1e-5)
     assert (
         cv.gdp_epsilon(math.sqrt(0.5), 1e-5) * (1 - 1e-6)
         <= mixed
@@ -128,9 +128,13 @@ def test_profile_chord_is_above_the_curve() -> None:
 
 
 def test_mixed_currencies_without_a_dominating_pair() -> None:
-    g = promise(Concentrated(rho=0.05)) + promise(Pure(value=0.1))
-    assert promise(Pure(value=0.1)).epsilon(0.0) < g.epsilon(1e-5) < cv.zcdp_epsilon(0.05, 1e-5) + 0.1 + 1e-9
-    loose = promise(Concentrated(rho=0.05)) + promise(gdp_profile(0.3))
+    g = make_guarantee(Concentrated(rho=0.05)) + make_guarantee(Pure(value=0.1))
+    assert (
+        make_guarantee(Pure(value=0.1)).epsilon(0.0)
+        < g.epsilon(1e-5)
+        < cv.zcdp_epsilon(0.05, 1e-5) + 0.1 + 1e-9
+    )
+    loose = make_guarantee(Concentrated(rho=0.05)) + make_guarantee(gdp_profile(0.3))
     assert math.isfinite(loose.epsilon(1e-5))
     assert loose.delta(loose.epsilon(1e-5)) <= 1e-5 * (1 + 1e-6)
 
@@ -140,7 +144,7 @@ def test_mixed_currencies_without_a_dominating_pair() -> None:
 def test_poisson_composition_is_never_below_dp_accounting(rate: float, noise: float, count: int) -> None:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    g = promise(
+    g = make_guarantee(
         SampledGaussian(rate=rate, noise_multiplier=noise, sampling="poisson", count=count),
         adjacency="add-remove",
     )
@@ -151,7 +155,7 @@ def test_poisson_composition_is_never_below_dp_accounting(rate: float, noise: fl
 
 
 def test_extra_delta_is_charged_once_per_release() -> None:
-    g = promise(Gaussian(mu=0.5), extra_delta=1e-6)
+    g = make_guarantee(Gaussian(mu=0.5), extra_delta=1e-6)
     assert g.epsilon(1e-6) == math.inf
     assert g.epsilon(1e-7) == math.inf
     assert g.epsilon(2e-6) == pytest.approx(cv.gdp_epsilon(0.5, 1e-6), rel=1e-9)
@@ -161,28 +165,28 @@ def test_extra_delta_is_charged_once_per_release() -> None:
 
 def test_adjacencies_do_not_mix_and_nothing_private_stays_unpriced() -> None:
     with pytest.raises(InvalidParameter, match="replace-one"):
-        promise(Gaussian(mu=1.0)) + promise(Gaussian(mu=1.0), adjacency="add-remove")
+        make_guarantee(Gaussian(mu=1.0)) + make_guarantee(Gaussian(mu=1.0), adjacency="add-remove")
     nothing = NotPrivate("diagnosed only")
     with pytest.raises(NotPrivateError, match="diagnosed only"):
         nothing.epsilon(1e-5)
-    assert (promise(Gaussian(mu=1.0)) + nothing) is nothing
+    assert (make_guarantee(Gaussian(mu=1.0)) + nothing) is nothing
     assert nothing.to_dict()["epsilon"] is None
     for bad in (-0.1, 1.0, math.nan):
         with pytest.raises(InvalidParameter, match="delta"):
-            promise(Gaussian(mu=1.0)).epsilon(bad)
+            make_guarantee(Gaussian(mu=1.0)).epsilon(bad)
 
 
 def test_export_to_dp_accounting() -> None:
     from dp_accounting.pld import PLDAccountant
 
-    g = promise(Gaussian(mu=0.5)) + 3 * promise(
+    g = make_guarantee(Gaussian(mu=0.5)) + 3 * make_guarantee(
         SampledGaussian(rate=0.1, noise_multiplier=2.0, sampling="poisson")
     )
     assert PLDAccountant().compose(g.to_dp_event()).get_epsilon(1e-5) == pytest.approx(
         g.epsilon(1e-5), rel=1e-3
     )
     with pytest.raises(InvalidParameter, match="no event"):
-        promise(gdp_profile(0.5, 10)).to_dp_event()
+        make_guarantee(gdp_profile(0.5, 10)).to_dp_event()
 
 
 def test_pure_and_bounded_range_parts_export_as_randomised_response() -> None:
@@ -190,28 +194,28 @@ def test_pure_and_bounded_range_parts_export_as_randomised_response() -> None:
     from dp_accounting.pld import PLDAccountant
 
     for part in (Pure(value=0.3, count=3), BoundedRange(value=0.3, count=3)):
-        g = promise(part)
+        g = make_guarantee(part)
         theirs = PLDAccountant(NeighboringRelation.REPLACE_ONE).compose(g.to_dp_event())
         assert theirs.get_epsilon(1e-3) >= g.epsilon(1e-3) * (1 - 1e-3)
         assert theirs.get_epsilon(1e-3) == pytest.approx(
-            promise(Pure(value=0.3, count=3)).epsilon(1e-3), rel=1e-3
+            make_guarantee(Pure(value=0.3, count=3)).epsilon(1e-3), rel=1e-3
         )
-    assert type(promise(Pure(value=0.0)).to_dp_event()).__name__ == "NoOpDpEvent"
-    assert promise(Pure(value=math.inf)).to_dp_event().noise_parameter == 0
+    assert type(make_guarantee(Pure(value=0.0)).to_dp_event()).__name__ == "NoOpDpEvent"
+    assert make_guarantee(Pure(value=math.inf)).to_dp_event().noise_parameter == 0
 
 
 def test_concentrated_parts_export_and_what_has_no_event_is_refused_by_name() -> None:
     from dp_accounting.rdp import RdpAccountant
 
-    g = promise(Concentrated(rho=0.1, count=2))
+    g = make_guarantee(Concentrated(rho=0.1, count=2))
     assert RdpAccountant().compose(g.to_dp_event()).get_epsilon(1e-5) == pytest.approx(
         g.epsilon(1e-5), rel=2e-2
     )
     for bad in (RenyiCurve(orders=(2.0,), values=(0.1,)), Approximate(value=0.1, slack=1e-6)):
         with pytest.raises(InvalidParameter, match=f"no event for .*{type(bad).__name__}"):
-            promise(bad).to_dp_event()
+            make_guarantee(bad).to_dp_event()
     with pytest.raises(InvalidParameter, match="additive delta"):
-        promise(Gaussian(mu=1.0), extra_delta=1e-9).to_dp_event()
+        make_guarantee(Gaussian(mu=1.0), extra_delta=1e-9).to_dp_event()
 
 
 @pytest.mark.parametrize("value", [1e-9, 1e-6, 1e-5, 1.0])
@@ -220,7 +224,7 @@ def test_a_trillion_pure_releases_are_quick_small_and_right(value: float) -> Non
     import tracemalloc
     from time import perf_counter
 
-    many = 10**12 * promise(Pure(value=value))
+    many = 10**12 * make_guarantee(Pure(value=value))
     tracemalloc.start()
     start = perf_counter()
     found = many.epsilon(1e-6)
@@ -277,7 +281,7 @@ def test_blocks_of_responses_are_above_the_exact_sum_and_close() -> None:
 
 def test_approximate_parts_reach_the_loss_distribution() -> None:
     """30 x (1, 0.001): each fails with probability 0.001, else answers as randomised response does."""
-    many = promise(Approximate(value=1.0, slack=1e-3, count=30))
+    many = make_guarantee(Approximate(value=1.0, slack=1e-3, count=30))
     failed = 1 - (1 - 1e-3) ** 30
     found = many.epsilon(0.06)
     assert found <= 22.0
@@ -285,7 +289,7 @@ def test_approximate_parts_reach_the_loss_distribution() -> None:
         exact = failed + (1 - failed) * float(exact_responses(1.0, 30, epsilon))
         assert exact * (1 - 1e-9) <= many.delta(epsilon) <= exact * (1 + 2e-3)
     assert many.epsilon(failed * 0.999) == math.inf
-    mixed = many + promise(Concentrated(rho=0.1))
+    mixed = many + make_guarantee(Concentrated(rho=0.1))
     assert found < mixed.epsilon(0.06) < found + 0.7
 
 
@@ -305,8 +309,8 @@ def test_ten_block_recursions_reach_the_loss_distribution() -> None:
 def test_bounded_range_parts_compose_by_their_own_curve() -> None:
     """Three bounded-range laws, by brute force over two-point laws: the composed curve is above all of them."""
     value, count = 0.4, 3
-    three = promise(BoundedRange(value=value, count=count))
-    pure = promise(Pure(value=value, count=count))
+    three = make_guarantee(BoundedRange(value=value, count=count))
+    pure = make_guarantee(Pure(value=value, count=count))
     for epsilon in (0.3, 0.6, 0.9):
         worst = 0.0
         for shift in np.linspace(0.02, 0.98, 25) * value:
@@ -323,23 +327,23 @@ def test_bounded_range_parts_compose_by_their_own_curve() -> None:
 
 
 def test_huge_losses_compose_without_a_loss_distribution() -> None:
-    both = promise(BoundedRange(value=5000.0)) + promise(BoundedRange(value=300.0))
+    both = make_guarantee(BoundedRange(value=5000.0)) + make_guarantee(BoundedRange(value=300.0))
     assert 5000 < both.epsilon(1e-3) <= 5300
     assert both.delta(100.0) == 1.0
 
 
 def test_gaussian_squares_do_not_underflow() -> None:
-    tiny = promise(Gaussian(mu=1e-170)) + promise(Gaussian(mu=2e-170))
+    tiny = make_guarantee(Gaussian(mu=1e-170)) + make_guarantee(Gaussian(mu=2e-170))
     assert tiny.mu == pytest.approx(math.sqrt(5) * 1e-170, rel=1e-14)
     assert tiny.epsilon(1e-175) > 0
-    assert (10**12 * promise(Gaussian(mu=1e-180))).mu == pytest.approx(1e-174, rel=1e-14)
+    assert (10**12 * make_guarantee(Gaussian(mu=1e-180))).mu == pytest.approx(1e-174, rel=1e-14)
 
 
 def test_huge_counts_stay_cheap() -> None:
-    many = promise(Pure(value=1.0, count=100_000))
+    many = make_guarantee(Pure(value=1.0, count=100_000))
     assert many.epsilon(0.0) == 100_000
     assert many.epsilon(1e-5) < 50_000
-    steps = promise(
+    steps = make_guarantee(
         SampledGaussian(rate=0.05, noise_multiplier=10.0, sampling="without-replacement", count=10**7)
     )
     assert 200 < steps.epsilon(1e-5) < 212  # the Renyi route gives 211.5
@@ -347,16 +351,16 @@ def test_huge_counts_stay_cheap() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1e-9, 1e9), st.floats(1e-12, 0.5))
-def test_a_printed_promise_is_never_better_than_the_proved_one(epsilon: float, delta: float) -> None:
-    found = promise(Pure(value=epsilon), at_delta=delta)
+def test_a_printed_guarantee_is_never_better_than_the_proved_one(epsilon: float, delta: float) -> None:
+    found = make_guarantee(Pure(value=epsilon), at_delta=delta)
     shown = str(found).split(")", 1)[0].lstrip("(").split(", ")
     assert float(shown[0]) >= found.epsilon()
     assert float(shown[0]) <= found.epsilon() + 1e-6 * (1 + 1e-9)
     assert float(shown[1]) == delta
 
 
-def test_a_printed_promise_names_what_it_rests_on() -> None:
-    text = str(promise(Gaussian(mu=1.0), assumptions=("rows are clipped",)))
+def test_a_printed_guarantee_names_what_it_rests_on() -> None:
+    text = str(make_guarantee(Gaussian(mu=1.0), assumptions=("rows are clipped",)))
     assert text.splitlines() == [
         "no finite epsilon at delta = 0.0; ask epsilon(delta); replace-one; released: draw",
         "by t (unstated): r",

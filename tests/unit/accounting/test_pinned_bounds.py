@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from _families import THEOREMS
+from _registered import THEOREMS
 from dplangevin.accounting.parts import Approximate, Gaussian, Profile, RenyiCurve
 from dplangevin.mechanisms.exponential import law_guarantees, sampler, spec as draws
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec
@@ -74,7 +74,7 @@ def test_an_inexact_projection_is_charged_at_every_step() -> None:
 @pytest.mark.parametrize("sampling", ["full", "cyclic"])
 @pytest.mark.parametrize("steps", [6, 7])
 @pytest.mark.parametrize("change", [{}, {"projection_error": 0.25, "diameter": 30.0}])
-def test_a_constant_schedule_written_out_costs_the_same(
+def test_a_constant_spec_written_out_costs_the_same(
     sampling: str, steps: int, change: dict[str, Any]
 ) -> None:
     """Closed forms for whole and begun epochs, and the minorant of all steps at every position."""
@@ -151,8 +151,8 @@ def test_batches_have_the_accounted_law(monkeypatch: pytest.MonkeyPatch) -> None
     """50 rows of a public n = 100: a batch of expected size 20 takes each row with probability 0.2, not 0.4."""
     rates: list[float] = []
     monkeypatch.setattr(noisy_gradient, "sample_poisson_rows", lambda n_rows, rate, rng: rates.append(rate))
-    schedule = replace(RUN, sampling="poisson", batch_size=20)
-    next(noisy_gradient.sample_batches(schedule, 50, 20, 100, np.random.default_rng(0)))
+    spec = replace(RUN, sampling="poisson", batch_size=20)
+    next(noisy_gradient.sample_batches(spec, 50, 20, 100, np.random.default_rng(0)))
     assert rates == [0.2]
     for sampling, fresh in (("shuffle", True), ("cyclic", False)):
         kept = replace(RUN, sampling=sampling, batch_size=2)  # type: ignore[arg-type]
@@ -163,9 +163,9 @@ def test_batches_have_the_accounted_law(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_nothing_after_the_last_checkpoint_is_released() -> None:
-    schedule = replace(RUN, release="checkpoints", checkpoints=(2, 4))
+    spec = replace(RUN, release="checkpoints", checkpoints=(2, 4))
     value, iterates = noisy_gradient.run_descent(
-        schedule,
+        spec,
         6,
         np.zeros(1),
         np.ones(6),
@@ -175,7 +175,7 @@ def test_nothing_after_the_last_checkpoint_is_released() -> None:
     assert value.tolist() == [3.5]
     assert {step: theta.tolist() for step, theta in iterates.items()} == {2: [2.0], 4: [3.5]}
     value, _ = noisy_gradient.run_descent(
-        schedule, 6, np.zeros(1), np.ones(6), lambda t, point: np.full(1, -1.0), lambda theta: theta
+        spec, 6, np.zeros(1), np.ones(6), lambda t, point: np.full(1, -1.0), lambda theta: theta
     )
     assert value.tolist() == [4.0]
 
@@ -193,10 +193,10 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
     """(G + 2 S)^-1 (c + 0.5 z) with the noise drawn in this order; the floor and the ridge do nothing here."""
     gram, cross = np.array([[50.0, 1.0], [1.0, 40.0]]), np.array([3.0, -2.0])
     monkeypatch.setattr(sufficient_statistics, "second_moments", lambda data: (gram, cross))
-    schedule = SufficientStatisticsSpec(gram_noise_std=2.0, cross_noise_std=0.5, eigenvalue_floor=1e-3)
+    spec = SufficientStatisticsSpec(gram_noise_std=2.0, cross_noise_std=0.5, eigenvalue_floor=1e-3)
     data = SimpleNamespace(problem=SimpleNamespace(n=10, ridge=0.0, constraint=WholeSpace()))
     found = sufficient_statistics._solve_noisy_moments(
-        schedule,
+        spec,
         data,  # type: ignore[arg-type]
         NoiseDraws(rng=np.random.default_rng(4)),
     )
@@ -206,10 +206,10 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_pure_chain_pays_for_its_density_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "chain_sup_norm", lambda constants, schedule: 0.5)
+    monkeypatch.setattr(draws, "chain_sup_norm", lambda constants, spec: 0.5)
     constants = Constants(n=10, lipschitz=1.0, diameter=1.0)
-    schedule = ExponentialSpec(inverse_temperature=5.0, tier="pure", step_size=0.1, n_steps=9)
-    spent = draws.ExponentialMechanismTheorem().certify(constants, schedule).epsilon(0.0)
+    spec = ExponentialSpec(inverse_temperature=5.0, tier="pure", step_size=0.1, n_steps=9)
+    spent = draws.ExponentialMechanismTheorem().certify(constants, spec).epsilon(0.0)
     assert spent == pytest.approx(5.0 * 0.2 + math.log(1.5 / 0.5), rel=1e-6)
 
 

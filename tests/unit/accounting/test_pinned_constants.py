@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from _families import THEOREMS
+from _registered import THEOREMS
 from dplangevin.accounting import conversions as cv, proximal_certificate as chain
 from dplangevin.accounting.compose import gaussian_mu
 from dplangevin.accounting.guarantee import Guarantee
@@ -42,7 +42,7 @@ def hockey_stick(mu: float, eps: float) -> float:
         return float(mpmath.ncdf(m / 2 - eps / m) - mpmath.exp(eps) * mpmath.ncdf(-m / 2 - eps / m))
 
 
-def promise(**values: Any) -> Guarantee:
+def make_guarantee(**values: Any) -> Guarantee:
     plain = {"adjacency": "replace-one", "release": "draw", "theorem": "by hand", "reference": "by hand"}
     return Guarantee(**(plain | values))
 
@@ -73,15 +73,15 @@ def test_conversions() -> None:
     )
 
 
-def test_adding_promises_adds_their_extra_deltas() -> None:
-    total = promise(parts=(Pure(value=0.1),), extra_delta=0.01) + promise(
+def test_adding_guarantees_adds_their_extra_deltas() -> None:
+    total = make_guarantee(parts=(Pure(value=0.1),), extra_delta=0.01) + make_guarantee(
         parts=(Pure(value=0.2),), extra_delta=0.02
     )
     assert total.extra_delta == pytest.approx(0.03, rel=1e-12)
     assert total.epsilon(0.03) < math.inf
     assert total.epsilon(0.0299) == math.inf
     assert total.delta(1.0) == pytest.approx(0.03, rel=1e-12)
-    assert (3 * promise(parts=(Pure(value=0.1),), extra_delta=0.01)).extra_delta == pytest.approx(0.03)
+    assert (3 * make_guarantee(parts=(Pure(value=0.1),), extra_delta=0.01)).extra_delta == pytest.approx(0.03)
 
 
 def test_participations_of_plain_composition() -> None:
@@ -119,14 +119,14 @@ def test_lens_of_the_next_stage(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(exponential, "sample_gibbs", fake)
     stage = ExponentialSpec(inverse_temperature=10.0)
-    schedule = IteratedExponentialSpec(draws=(stage,) * 3, radii=(0.3, 0.2))
+    spec = IteratedExponentialSpec(draws=(stage,) * 3, radii=(0.3, 0.2))
     data = SimpleNamespace(problem=SimpleNamespace(constraint=Ball(1.0), dimension=2))
-    run = SimpleNamespace(spec=schedule, data=data, rng=np.random.default_rng(0))
+    run = SimpleNamespace(spec=spec, data=data, rng=np.random.default_rng(0))
     exponential.IteratedExponentialMechanism().execute(run)  # type: ignore[arg-type]
     assert supports[0] is None
     assert [(support.outer, support.inner) for support in supports[1:]] == [(1.0, 0.3), (1.0, 0.2)]
     assert [support.center.tolist() for support in supports[1:]] == [[0.25, 0.0]] * 2
-    assert schedule.diameters(2.0) == (2.0, 0.6, 0.4)
+    assert spec.diameters(2.0) == (2.0, 0.6, 0.4)
 
 
 RASHOMON = RashomonSpec(
@@ -155,7 +155,7 @@ def test_chains_start_where_their_certificate_says(monkeypatch: pytest.MonkeyPat
     """The set shrunk by s towards the minimiser, not the minimiser."""
     centre, uniform = np.array([0.5, 0.0]), np.array([[0.1, -0.4, 0.3], [0.2, 0.6, -0.9]])
     support = SimpleNamespace(sample_uniform=lambda size, rng: uniform, project=lambda theta: theta)
-    monkeypatch.setattr(rashomon, "_make_score", lambda data, beta, schedule: (None, centre))
+    monkeypatch.setattr(rashomon, "_make_score", lambda data, beta, spec: (None, centre))
     monkeypatch.setattr(rashomon, "support_of", lambda constraint, dimension: support)
     monkeypatch.setattr(rashomon, "run_score_chain", lambda score, support, start, *rest: start)
     data = SimpleNamespace(problem=SimpleNamespace(constraint=None, dimension=2))
@@ -190,9 +190,9 @@ def test_objective_perturbation_blurs_what_it_releases(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(objective_perturbation, "minimize_certified", solver)
     monkeypatch.setattr(objective_perturbation, "TiltedObjective", SimpleNamespace)
-    schedule = ObjectivePerturbationSpec(density_scale=3.0, tolerance=1e-6, release_density_scale=0.5)
+    spec = ObjectivePerturbationSpec(density_scale=3.0, tolerance=1e-6, release_density_scale=0.5)
     data = SimpleNamespace(problem=SimpleNamespace(dimension=2, n=10, ridge=0.1, constraint=WholeSpace()))
-    run = SimpleNamespace(spec=schedule, data=data, rng=np.random.default_rng(3))
+    run = SimpleNamespace(spec=spec, data=data, rng=np.random.default_rng(3))
     found = objective_perturbation.ObjectivePerturbation().execute(run).value  # type: ignore[arg-type]
     rng = np.random.default_rng(3)
     tilt, blur = sample_perturbation("gamma", 2, 3.0, rng), sample_perturbation("gamma", 2, 0.5, rng)
@@ -213,9 +213,11 @@ def test_rounding_and_noise_scales() -> None:
     assert float(np.mean(norms)) == pytest.approx(6.0, abs=7 * 2 * math.sqrt(3 / 4000))
 
 
-def test_promises_to_different_neighbours_do_not_add() -> None:
+def test_guarantees_to_different_neighbours_do_not_add() -> None:
     with pytest.raises(DplangevinError):
-        promise(parts=(Pure(value=0.1),)) + promise(parts=(Pure(value=0.1),), adjacency="add-remove")
+        make_guarantee(parts=(Pure(value=0.1),)) + make_guarantee(
+            parts=(Pure(value=0.1),), adjacency="add-remove"
+        )
 
 
 def test_gaussian_parts_add_in_squares_as_often_as_they_were_used() -> None:

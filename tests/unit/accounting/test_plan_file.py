@@ -1,4 +1,4 @@
-"""Plan files come back equal, prove their promise again, and refuse what is altered, newer or of the wrong type."""
+"""Plan files come back equal, prove their guarantee again, and refuse what is altered, newer or of the wrong type."""
 
 from __future__ import annotations
 

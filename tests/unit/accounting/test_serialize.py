@@ -17,9 +17,8 @@ from hypothesis import given, settings, strategies as st
 import dplangevin.accounting
 from dplangevin import account
 from dplangevin.accounting import serialize
-from dplangevin.accounting.conditions import CONDITION_KINDS, Condition
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import CONDITION_KINDS, Condition, Guarantee
 from dplangevin.accounting.opposite_mixtures import OppositeMixtures
 from dplangevin.accounting.parts import (
     Approximate,
@@ -112,7 +111,7 @@ guarantees = st.builds(
 )
 
 
-def promise(*parts: PrivacyPart, **more: Any) -> Guarantee:
+def make_guarantee(*parts: PrivacyPart, **more: Any) -> Guarantee:
     return Guarantee(
         parts=parts, adjacency="replace-one", release="draw", theorem="composition", reference="none", **more
     )
@@ -155,12 +154,12 @@ def test_every_field_of_a_guarantee_is_written() -> None:
 
 @given(guarantees, st.none() | guarantees)
 @settings(max_examples=300, deadline=None)
-def test_the_round_trip_is_exact(guarantee: Guarantee, beside: Guarantee | None) -> None:
-    both = Guarantee(**{**vars(guarantee), "composition": beside})
+def test_the_round_trip_is_exact(guarantee: Guarantee, composition: Guarantee | None) -> None:
+    both = Guarantee(**{**vars(guarantee), "composition": composition})
     text = serialize.guarantee_to_json(both)
     back = serialize.guarantee_from_json(text)
     assert back == both
-    assert back.composition == beside
+    assert back.composition == composition
     assert serialize.guarantee_to_json(back) == text
     json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
@@ -190,13 +189,17 @@ def test_real_guarantees_survive() -> None:
 
 
 def test_spellings_of_one_number_agree() -> None:
-    same = [promise(Pure(value=1)), promise(Pure(value=1.0)), promise(Pure(value=np.float64(1.0)))]
+    same = [
+        make_guarantee(Pure(value=1)),
+        make_guarantee(Pure(value=1.0)),
+        make_guarantee(Pure(value=np.float64(1.0))),
+    ]
     assert len({serialize.guarantee_to_json(guarantee) for guarantee in same}) == 1
-    assert '"inf"' in serialize.guarantee_to_json(promise(Pure(value=math.inf)))
+    assert '"inf"' in serialize.guarantee_to_json(make_guarantee(Pure(value=math.inf)))
 
 
 def _changed(**changes: Any) -> str:
-    plain = serialize.guarantee_to_plain(promise(Gaussian(mu=0.5)))
+    plain = serialize.guarantee_to_plain(make_guarantee(Gaussian(mu=0.5)))
     plain.update(changes)
     return json.dumps({name: value for name, value in plain.items() if value != "remove"})
 
@@ -285,8 +288,8 @@ def test_bad_files_are_refused(text: str) -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    inner = promise(Pure(value=1.0))
-    deep = promise(Pure(value=1.0), composition=promise(Pure(value=1.0), composition=inner))
+    inner = make_guarantee(Pure(value=1.0))
+    deep = make_guarantee(Pure(value=1.0), composition=make_guarantee(Pure(value=1.0), composition=inner))
     with pytest.raises(InvalidParameter, match="deeply"):
         serialize.guarantee_to_json(deep)
 
@@ -313,7 +316,7 @@ def test_a_version_without_conditions_does_not_become_unconditional() -> None:
 
 def test_only_what_can_be_read_again_is_written() -> None:
     with pytest.raises(InvalidParameter, match="mu"):
-        serialize.guarantee_to_json(promise(Gaussian(mu=math.nan)))
+        serialize.guarantee_to_json(make_guarantee(Gaussian(mu=math.nan)))
     with pytest.raises(InvalidParameter, match="only a Guarantee"):
         serialize.guarantee_to_json({"parts": []})  # type: ignore[arg-type]
 

@@ -59,8 +59,8 @@ def linear_plan(n: int = 1, features: int = 1, adjacency: str = "replace-one", *
         ridge=0.4,
         adjacency=adjacency,  # type: ignore[arg-type]
     )
-    schedule = NoisyGradientSpec(**({"step_size": 0.5, "noise_std": 2.0, "n_steps": 3} | options))
-    return Plan(problem=of, spec=schedule, delta=1e-5)
+    spec = NoisyGradientSpec(**({"step_size": 0.5, "noise_std": 2.0, "n_steps": 3} | options))
+    return Plan(problem=of, spec=spec, delta=1e-5)
 
 
 def test_power_against_half_of_the_noise() -> None:

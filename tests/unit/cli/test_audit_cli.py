@@ -24,7 +24,7 @@ def test_the_honest_model_stands(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 < answer["mu_lower"] < answer["claimed"]["mu"]
 
 
-def test_a_sabotaged_model_falls_with_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_model_falls_with_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "audit.html"
     assert run_command_line([*COMMAND, "--noise-divisor", "4", "--report", str(page)]) == 3
     assert "REFUTED" in capsys.readouterr().out

@@ -52,19 +52,19 @@ def strict(text: str) -> dict[str, object]:
 def test_json_agrees_with_the_library(ask: Ask) -> None:
     code, out, err = ask(*ACCOUNT, "--n-steps", "1000", "--json")
     found = strict(out)
-    promise = dplangevin.account(
+    guarantee = dplangevin.account(
         n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
         noise_std=0.012, n_steps=1000, delta=1e-6,
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert set(found) == KEYS
-    assert found["epsilon"] == promise.epsilon()
-    assert found["mu"] == promise.mu
-    assert promise.composition is not None
-    assert found["composition_epsilon"] == promise.composition.epsilon(1e-6)
+    assert found["epsilon"] == guarantee.epsilon()
+    assert found["mu"] == guarantee.mu
+    assert guarantee.composition is not None
+    assert found["composition_epsilon"] == guarantee.composition.epsilon(1e-6)
     assert found["theorem"] == "optimal-shift"
-    assert found["lower_bound_epsilon"] == pytest.approx(promise.epsilon(), rel=1e-6)
-    assert found["lower_bound_epsilon"] <= promise.epsilon()  # type: ignore[operator]
+    assert found["lower_bound_epsilon"] == pytest.approx(guarantee.epsilon(), rel=1e-6)
+    assert found["lower_bound_epsilon"] <= guarantee.epsilon()  # type: ignore[operator]
 
 
 def test_infinite_numbers_are_null_with_a_flag(ask: Ask) -> None:
@@ -92,7 +92,7 @@ def test_the_table_names_everything_and_says_where_it_stops(ask: Ask) -> None:
     assert "Holds when" in out
 
 
-def test_a_short_run_is_told_that_it_still_grows(ask: Ask) -> None:
+def test_a_short_run_reports_that_its_cost_still_grows(ask: Ask) -> None:
     assert "still grows" in ask(*ACCOUNT, "--n-steps", "10")[1]
 
 
@@ -218,7 +218,7 @@ def test_bad_input_is_one_sentence(
     assert not reasons or first.endswith(":")
 
 
-def test_a_promise_that_cannot_be_met_is_refused(ask: Ask) -> None:
+def test_a_guarantee_that_cannot_be_met_is_refused(ask: Ask) -> None:
     arguments = ["calibrate", *RIDGE, "--noise-std", "1e-9", "--epsilon", "0.01"]
     code, out, err = ask(*arguments)
     assert (code, out) == (3, "")

@@ -207,7 +207,7 @@ def test_killed_while_a_result_is_written(
     """What exists as a whole is delivered, although nothing was written down since; a part of it is removed."""
     real = Delivery.add_result
 
-    def put(self: Delivery, what: str, place: Any, write: Any, text: Any) -> None:
+    def add_result(self: Delivery, what: str, place: Any, write: Any, text: Any) -> None:
         def die(path: Path) -> None:
             if whole:
                 write(path)
@@ -220,7 +220,7 @@ def test_killed_while_a_result_is_written(
     words = COMMANDS[command]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Delivery, "__exit__", gone)
-        patch.setattr(Delivery, "add_result", put)
+        patch.setattr(Delivery, "add_result", add_result)
         with pytest.raises(Killed):
             run_command_line(words)
     for checkpoint in (state / "checkpoints").glob("*.json"):
@@ -297,7 +297,7 @@ def test_a_damaged_record_stops_nothing(state: Path, capsys: pytest.CaptureFixtu
         for step, after in CASES
     ],
 )
-def test_told_to_stop_at_every_step(
+def test_stopped_at_every_step(
     step: str,
     after: bool,
     number: int,
@@ -320,7 +320,7 @@ def test_told_to_stop_at_every_step(
     assert left_over(state) == []
 
 
-def test_a_fit_that_is_told_to_stop_goes_on(
+def test_a_stopped_fit_resumes(
     state: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """At its next step it saves where it stands; the same command gives what an undisturbed one gives."""
@@ -498,7 +498,7 @@ def test_a_ledger_that_cannot_be_reached_holds_nothing_back(
     assert left_over(state) == []
 
 
-def test_a_python_caller_is_told_that_the_charge_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_states_that_the_charge_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
     from dplangevin.mechanisms.mechanism import run_plan as run_plan
     from unit._ledger import tiny_data, tiny_plan
 

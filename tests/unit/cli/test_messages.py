@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["audit", "--model", "ridge", "--epsilon", "-1"], "--epsilon must be positive"),
         (["audit", "pipeline", "json:dumps", "--table", "numbers.csv", "--bound", "-1"], "--bound must not be"),
-        (["count", "people.csv", "--epsilon", "1", "--delta", "1e-6"], "--marginals, --columns or --where"),
+        (["count", "people.csv", "--epsilon", "1", "--delta", "1e-6"], "--marginals, --columns, --where or --groups"),
         (
             ["ledger", "init", "--ledger", "sqlite:///b.db", "--dataset", "a", "--epsilon", "1", "--delta", "2"],
             "--delta must",
@@ -82,7 +82,7 @@ def test_only_options_of_the_command_are_named() -> None:
 @pytest.mark.parametrize(
     "prose",
     [
-        "the noise came from --random-state: the promise holds",
+        "the noise came from --random-state: the guarantee holds",
         "the composed epsilon = 2 is above the budget",
         "the report could not be written; the model is in model.json",
         "see dplangevin.save_model(model, path)",
@@ -130,3 +130,27 @@ def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[
     said = capsys.readouterr()
     assert "init" in said.out + said.err
     assert "error" not in said.err
+
+
+def test_a_file_with_another_delimiter_is_one_sentence_that_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, schema = tmp_path / "t.csv", tmp_path / "s.toml"
+    file.write_text("age;town\n" + "30;Bern\n50;Genève\n" * 40, encoding="utf-8")
+    commands = (
+        ["schema", "init", str(file), "--target", "town", "-o", str(schema)],
+        ["schema", "check", str(schema), str(file)],
+        ["fit", str(file), "--schema", str(schema), "--target", "town", "--epsilon", "5", "-o", "m.json"],
+        ["count", str(file), "--schema", str(schema), "--marginals", "1", "--epsilon", "5", "--delta", "1e-6"],
+        ["count", str(file), "--groups", "town", "--epsilon", "5", "--delta", "1e-6"],
+    )  # fmt: skip
+    for command in commands:
+        assert run_command_line(command) == 2
+        sentence = capsys.readouterr().err.splitlines()[-1]
+        assert "names a single column, 'age;town'" in sentence
+        assert "--delimiter ';'" in sentence
+        assert run_command_line([*command, "--delimiter", ";"]) == 0
+        capsys.readouterr()
+    one_column = tmp_path / "one.csv"
+    one_column.write_text("a;b\nx\ny\n")
+    assert run_command_line(["schema", "init", str(one_column), "--delimiter", ","]) == 0

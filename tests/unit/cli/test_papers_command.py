@@ -7,8 +7,7 @@ import shlex
 import pytest
 
 from dplangevin.cli.main import run_command_line
-from dplangevin.papers.concordance import PAPERS, ROWS
-from dplangevin.papers.concordance.page import Row
+from dplangevin.papers.concordance import PAPERS, ROWS, Row
 from dplangevin.papers.tour import table_one
 
 EXAMPLES = [row for row in ROWS if row.example]
@@ -26,6 +25,12 @@ def test_papers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_statements_are_found(query: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["papers", "search", query]) == 0
     assert number in capsys.readouterr().out
+
+
+def test_several_words_must_all_be_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["papers", "search", "altschuler", "private", "select"]) == 0
+    assert "unconstrained problems" in capsys.readouterr().out
+    assert run_command_line(["papers", "search", "altschuler", "rashomon"]) == 2
 
 
 def test_a_statement_is_shown_with_a_line_to_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,8 +120,8 @@ def test_a_tree_of_sums_keeps_the_order(data: DaskDataset, monkeypatch) -> None:
 
 def plan(problem: Problem = PROBLEM, **changes: Any) -> Plan:
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.02, "n_steps": 12}
-    schedule = NoisyGradientSpec(**(fields | changes))
-    return Plan(problem=problem, spec=schedule, delta=1e-6, theorem="composition")
+    spec = NoisyGradientSpec(**(fields | changes))
+    return Plan(problem=problem, spec=spec, delta=1e-6, theorem="composition")
 
 
 @pytest.mark.parametrize("sampling", ["full", "poisson", "without-replacement", "shuffle", "cyclic"])
@@ -158,7 +158,7 @@ def test_frames_weights_classes_and_addresses(client: Any) -> None:
     np.testing.assert_allclose(
         found.gradient_sum(problem.loss, theta), expected.gradient_sum(problem.loss, theta), rtol=1e-10
     )
-    found._client.close()
+    found._engine.client.close()
 
 
 def _shuffled_bytes(array: np.ndarray) -> np.ndarray:

@@ -76,10 +76,10 @@ class Records:
     def check_rows_seen(self, seen: int, batch: None) -> None:
         self.check_row_count(seen)
 
-    def sum_over_blocks(self, task: Any, *arguments: Any) -> np.ndarray:
+    def sum_over_blocks(self, task: Any, *arguments: Any, whole: bool = False) -> np.ndarray:
         return np.asarray(task(self, *arguments))
 
-    def sum_over_batch(self, batch: None, task: Any, *arguments: Any) -> np.ndarray:
+    def sum_over_batch(self, batch: None, task: Any, *arguments: Any, whole: bool = False) -> np.ndarray:
         return np.asarray(task(self, batch, *arguments))
 
 

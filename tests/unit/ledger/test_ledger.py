@@ -24,7 +24,7 @@ from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, Not
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.ledger import DatasetBudget, Ledger
 from dplangevin.mechanisms.mechanism import run_plan
-from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
+from unit._ledger import gaussian, make_guarantee, pure, tiny_data, tiny_plan
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_release_of_the_whole_budget_fits_once(ledger: Ledger) -> None:
 
 def test_pairs_fit_by_basic_composition_exactly(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=0.375, delta=3e-6)  # 0.125 is off the grid of loss distributions
-    assert admitted(budget, promise(Approximate(value=0.125, slack=1e-6))) == 3
+    assert admitted(budget, make_guarantee(Approximate(value=0.125, slack=1e-6))) == 3
 
 
 def test_composition_beats_the_sum_of_epsilons(ledger: Ledger) -> None:
@@ -95,7 +95,7 @@ def test_composition_beats_the_sum_of_epsilons(ledger: Ledger) -> None:
 
 def test_mixed_currencies_compose(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=4, delta=1e-5)
-    spent = [gaussian(0.3), pure(0.5), promise(Approximate(value=0.2, slack=1e-7)), gaussian(0.4)]
+    spent = [gaussian(0.3), pure(0.5), make_guarantee(Approximate(value=0.2, slack=1e-7)), gaussian(0.4)]
     for release in spent:
         budget.charge(release)
     total = spent[0] + spent[1] + spent[2] + spent[3] + gaussian(budget.remaining().gaussian_mu)
@@ -403,7 +403,7 @@ def test_parts_are_declared_by_name(ledger: Ledger) -> None:
 # --- many entries, export ----------------------------------------------------------------------------------------
 
 
-def test_equal_promises_are_kept_once(ledger: Ledger, tmp_path: Path) -> None:
+def test_equal_guarantees_are_kept_once(ledger: Ledger, tmp_path: Path) -> None:
     budget = ledger.declare("a", epsilon=50, delta=0)
     for _ in range(20):
         budget.charge(pure(0.5))
@@ -414,7 +414,7 @@ def test_equal_promises_are_kept_once(ledger: Ledger, tmp_path: Path) -> None:
 
 
 def test_export_is_complete_json(ledger: Ledger) -> None:
-    curve = promise(Profile(epsilons=(0.0, 1.0), deltas=(1e-7, 0.0)), Pure(value=0.1))
+    curve = make_guarantee(Profile(epsilons=(0.0, 1.0), deltas=(1e-7, 0.0)), Pure(value=0.1))
     first = ledger.declare("a", epsilon=2, delta=1e-5, parts=["n"])
     first.for_part("n").with_label("x").charge(curve)
     ledger.declare("b", epsilon=1, delta=0, adjacency="add-remove")

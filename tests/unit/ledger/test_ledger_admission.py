@@ -18,16 +18,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dplangevin.accounting import conversions as cv, serialize
-from dplangevin.accounting.conditions import CONDITION_KINDS, Condition, ConditionKind
 from dplangevin.accounting.filter import PrivacyFilter
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import CONDITION_KINDS, Condition, ConditionKind, Guarantee
 from dplangevin.accounting.parts import Approximate, Gaussian, Pure, SampledGaussian
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
-from dplangevin.ledger import Ledger, _composition_cache
+from dplangevin.ledger import Ledger, _admission
 from dplangevin.ledger._admission import FilterStanding, replay_entry
 from dplangevin.ledger._rows import read_stored_guarantee
 from dplangevin.ledger.entry import format_rounded_down
-from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
+from unit._ledger import gaussian, make_guarantee, pure, tiny_data, tiny_plan
 
 
 @pytest.fixture
@@ -53,16 +52,16 @@ def test_pure_budgets_are_sums_of_exact_fractions(values: list[float], epsilon: 
 def test_slacks_of_pairs_add_up(ledger: Ledger) -> None:
     """Three pairs of slack 0.3 delta fit, a fourth does not, before the split and after it."""
     budget = ledger.declare("a", epsilon=9, delta=1e-5)
-    pair = promise(Approximate(value=0.01, slack=3e-6))
+    pair = make_guarantee(Approximate(value=0.01, slack=3e-6))
     for _ in range(3):
         budget.charge(pair)
     with pytest.raises(BudgetExceeded, match="needs delta = 3e-06 at every epsilon, and 1e-06 is left"):
         budget.charge(pair)
     split = ledger.declare("b", epsilon=9, delta=1e-5, delta_share=0.5)
     split.charge(gaussian(0.1))
-    split.charge(promise(Approximate(value=0.01, slack=2.6e-6)))
+    split.charge(make_guarantee(Approximate(value=0.01, slack=2.6e-6)))
     with pytest.raises(BudgetExceeded, match="needs delta = "):
-        split.charge(promise(Approximate(value=0.01, slack=2.6e-6)))
+        split.charge(make_guarantee(Approximate(value=0.01, slack=2.6e-6)))
 
 
 def test_an_additive_delta_is_charged_with_every_kind_of_part() -> None:
@@ -79,15 +78,17 @@ def test_an_additive_delta_is_charged_with_every_kind_of_part() -> None:
         ((Approximate(value=0.3, slack=1e-6),), 2 / (1 + math.exp(0.3))),
         ((), 1.0),
     ):
-        plain, more = promise(*parts), promise(*parts, extra_delta=1e-5)
+        plain, more = make_guarantee(*parts), make_guarantee(*parts, extra_delta=1e-5)
         without, charged = rule.charge(start, plain, "parts"), rule.charge(start, more, "parts")
         assert without is not None
         assert charged is not None
         extra = float(without[0].slack - charged[0].slack)
         assert 1e-5 / overlap <= extra <= 1e-5 / overlap * (1 + 1e-10)
         assert charged[0].mu_squared == without[0].mu_squared
-    assert rule.charge(start, promise(extra_delta=6e-5)) is None
-    curve = promise(SampledGaussian(rate=0.01, noise_multiplier=2.0, sampling="poisson"), extra_delta=6e-5)
+    assert rule.charge(start, make_guarantee(extra_delta=6e-5)) is None
+    curve = make_guarantee(
+        SampledGaussian(rate=0.01, noise_multiplier=2.0, sampling="poisson"), extra_delta=6e-5
+    )
     assert rule.charge(start, curve) is None  # slower than any closed form, and the same answer
 
 
@@ -96,12 +97,12 @@ def test_an_additive_delta_is_charged_with_every_kind_of_part() -> None:
     [
         pure(math.inf),
         gaussian(math.inf),
-        promise(Approximate(value=math.inf, slack=0.0)),
-        promise(Approximate(value=0.1, slack=1.0)),
+        make_guarantee(Approximate(value=math.inf, slack=0.0)),
+        make_guarantee(Approximate(value=0.1, slack=1.0)),
         pure(1e12),
-        promise(Pure(value=1.0, count=100_000)),
+        make_guarantee(Pure(value=1.0, count=100_000)),
         gaussian(1e200),
-        promise(extra_delta=1.0),
+        make_guarantee(extra_delta=1.0),
     ],
     ids=str,
 )
@@ -171,7 +172,7 @@ def test_printed_sizes_are_rounded_down(size: float) -> None:
 @pytest.mark.parametrize("noise", [1e-300, 1e-8, 1e8, 1e300])
 def test_costs_of_extreme_sizes_are_composed_or_refused_in_words(ledger: Ledger, noise: float) -> None:
     budget = ledger.declare("a", epsilon=3, delta=1e-5)
-    extreme = promise(SampledGaussian(rate=0.01, noise_multiplier=noise, sampling="poisson"))
+    extreme = make_guarantee(SampledGaussian(rate=0.01, noise_multiplier=noise, sampling="poisson"))
     budget.enter_release(extreme, "ab")
     for cost in (pure(0.01), extreme, gaussian(0.01)):
         with contextlib.suppress(LedgerError, BudgetExceeded):
@@ -192,10 +193,10 @@ def test_a_budget_of_extreme_size_is_refused_when_it_is_declared(ledger: Ledger,
 def test_a_guarantee_of_a_class_of_ones_own_pays_for_nothing(ledger: Ledger) -> None:
     class Cheap(Guarantee):
         def group(self, size: int) -> Guarantee:
-            return promise(Gaussian(mu=1e-9))
+            return make_guarantee(Gaussian(mu=1e-9))
 
     budget = ledger.declare("people", epsilon=1.0, delta=1e-6)
-    dear = promise(Pure(value=50.0))
+    dear = make_guarantee(Pure(value=50.0))
     fields = {"adjacency": dear.adjacency, "release": "draw", "theorem": dear.theorem, "reference": ""}
     with pytest.raises(NotPrivateError, match="no guarantee"):
         budget.charge(Cheap(parts=dear.parts, **fields))
@@ -262,7 +263,7 @@ def test_parts_that_stand_differently_are_charged_each_in_its_own_way(ledger: Le
     north, south = budget.for_part("north").remaining(), budget.for_part("south").remaining()
     assert south.pure_epsilon == pytest.approx(1.95)
     assert budget.remaining().pure_epsilon == north.pure_epsilon < south.pure_epsilon
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     assert budget.for_part("north").remaining() == north
     assert budget.for_part("south").remaining() == south
 
@@ -282,7 +283,7 @@ def test_a_programme_is_paid_once_and_each_item_is_used_once(ledger: Ledger) -> 
     for spender in (programme, copy):
         with pytest.raises(BudgetExceeded, match="no unused release"):
             spender.charge(gaussian(0.05))
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     copy.charge(pure(0.02))
     with pytest.raises(BudgetExceeded, match="0 others are unused"):
         programme.charge(pure(0.02))
@@ -298,7 +299,7 @@ def test_a_programme_is_paid_once_and_each_item_is_used_once(ledger: Ledger) -> 
 def test_a_token_uses_an_item_once_and_threads_share_a_programme(ledger: Ledger) -> None:
     programme = ledger.declare("a", epsilon=1, delta=1e-6).reserve_program([gaussian(0.01)] * 5)
     for _ in range(2):
-        programme.reserve_with_token("mine", _Priced(gaussian(0.01)))
+        programme.reserve_with_token("mine", _CertifiedSpec(gaussian(0.01)))
     assert len(programme.history()) == 2
 
     def spend(_: int) -> bool:
@@ -312,7 +313,7 @@ def test_a_token_uses_an_item_once_and_threads_share_a_programme(ledger: Ledger)
         assert sum(pool.map(spend, range(8))) == 4
 
 
-class _Priced:
+class _CertifiedSpec:
     def __init__(self, guarantee: Guarantee) -> None:
         self.guarantee = guarantee
 
@@ -375,7 +376,7 @@ def test_a_ledger_of_version_2_is_replayed(ledger: Ledger, monkeypatch: pytest.M
     budget.enter_release(full, "ab")  # what the rule of fixed costs admitted
     _as_version_2(ledger.url)
     Ledger.upgrade(ledger.url)
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     left = budget.remaining()
     assert (left.n_fixed_cost_entries, left.n_over_budget, left.gaussian_mu, left.pure_epsilon) == (
         4,

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
 from dplangevin.ledger import Ledger
-from dplangevin.ledger._text import check_name, comparison_key
+from dplangevin.ledger.entry import check_name, comparison_key
 from unit._ledger import pure
 from unit._ledger_version_1 import written
 

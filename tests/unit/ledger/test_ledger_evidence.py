@@ -18,7 +18,7 @@ from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.estimators.model_file import UNSEALED_CONDITION, load_model as load, save_model as save
-from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, read_head
+from dplangevin.ledger import DatasetBudget, Ledger, _admission, read_head
 from dplangevin.ledger._heads import read_release_file
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.queries import column, count_queries
@@ -74,14 +74,14 @@ def test_fifty_restores_of_older_files_are_noticed(
     for turn in range(50):
         monkeypatch.setenv("DPLANGEVIN_STATE", str(state))
         put_back(newest, file)
-        _composition_cache.clear_caches()
+        _admission.clear_caches()
         assert budget.remaining().entries == 10
         put_back(copies[int(rng.integers(0, 10))], file)
         with pytest.raises(LedgerError, match="older than a release"):
             Ledger.open(budget.url, expect=head)
         with pytest.raises(LedgerError, match="older than it was"):
             budget.charge(pure(0.1))  # this process has seen more, head or no head
-        _composition_cache.clear_caches()
+        _admission.clear_caches()
         with pytest.raises(LedgerError, match="older than it was"):
             budget.charge(pure(0.1))  # nor does another process of the same user
         monkeypatch.setenv("DPLANGEVIN_STATE", str(tmp_path / f"another_user{turn}"))
@@ -107,11 +107,11 @@ def test_a_copy_without_its_log_is_noticed(file: Path, budget: DatasetBudget, tm
 def test_another_ledger_with_the_same_charges_is_another_ledger(
     budget: DatasetBudget, tmp_path: Path
 ) -> None:
-    twin = Ledger.create(f"sqlite:///{tmp_path}/twin.db")
-    twin.declare("a", epsilon=50, delta=1e-5).charge(pure(0.5))
+    broken_copy = Ledger.create(f"sqlite:///{tmp_path}/twin.db")
+    broken_copy.declare("a", epsilon=50, delta=1e-5).charge(pure(0.5))
     budget.charge(pure(0.5))
     with pytest.raises(LedgerError, match="another ledger"):
-        twin.verify(budget.head())
+        broken_copy.verify(budget.head())
 
 
 def test_a_restore_forgets_and_releases_are_entered_again(budget: DatasetBudget, tmp_path: Path) -> None:
@@ -194,8 +194,8 @@ def test_older_model_files_open(budget: DatasetBudget, tmp_path: Path) -> None:
         read_head(tmp_path / "model.json")
 
 
-def test_an_edited_model_file_is_told(tmp_path: Path) -> None:
-    """A smaller promise in a file is refused; without its digest it is loaded, and says that it may be edited."""
+def test_an_edited_model_file_is_reported(tmp_path: Path) -> None:
+    """A smaller guarantee in a file is refused; without its digest it is loaded, and says that it may be edited."""
     model = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=2**0.5, classes=[0, 1])
     path = tmp_path / "model.json"
     rows = np.random.default_rng(0).uniform(-1, 1, (100, 2))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import BudgetExceeded
-from dplangevin.ledger import DatasetBudget, Ledger, _admission, _composition_cache
+from dplangevin.ledger import DatasetBudget, Ledger, _admission
 from fuzz._states import changed
 from unit._ledger import gaussian, pure
 
@@ -23,7 +23,7 @@ LIMIT = 2.0
 def budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DatasetBudget:
     """Nearly everything is spent, and the composition of it is kept."""
     monkeypatch.setenv("DPLANGEVIN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_composition_cache, "MIN_NEW_ENTRIES_TO_SAVE", 4)
+    monkeypatch.setattr(_admission, "MIN_NEW_ENTRIES_TO_SAVE", 4)
     found = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").declare(
         "a", epsilon=LIMIT, delta=1e-6, parts=["x"]
     )
@@ -58,7 +58,7 @@ def test_a_new_process_composes_only_what_is_new(
 ) -> None:
     before = budget.remaining()
     counts = read_entries(monkeypatch)
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     assert budget.remaining() == before
     with pytest.raises(BudgetExceeded):
         budget.charge(pure(1.5))
@@ -66,7 +66,7 @@ def test_a_new_process_composes_only_what_is_new(
     assert kept.stat().st_mode & 0o777 == 0o600
     monkeypatch.setenv("DPLANGEVIN_CACHE", "off")
     counts.clear()
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     assert budget.remaining() == before
     assert sum(counts) == 7
 
@@ -76,7 +76,7 @@ def lowered(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     plain = json.loads(path.read_text().partition("\n")[2])
     change(plain)
     text = json.dumps(plain)
-    path.write_text(f"{_composition_cache._checksum(text)}\n{text}")
+    path.write_text(f"{_admission._checksum(text)}\n{text}")
 
 
 def _symlink(path: Path) -> None:
@@ -109,7 +109,7 @@ def test_whatever_does_not_agree_is_composed_anew(
     before = budget.remaining()
     WRONG[what](kept)
     counts = read_entries(monkeypatch)
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     assert budget.remaining() == before
     assert sum(counts) == 7
 
@@ -134,16 +134,16 @@ def test_an_older_ledger_is_composed_from_its_own_entries(
 def test_a_changed_file_is_no_crash(budget: DatasetBudget, kept: Path) -> None:
     plain, rng = json.loads(kept.read_text().partition("\n")[2]), np.random.default_rng(0)
     genesis = plain["genesis"]
-    assert _composition_cache.load_standing(budget.url, genesis) is not None
+    assert _admission.load_standing(budget.url, genesis) is not None
     for _ in range(200):
         lowered(kept, lambda found: (found.clear(), found.update(changed(plain, rng))))
-        _composition_cache.load_standing(budget.url, genesis)
+        _admission.load_standing(budget.url, genesis)
 
 
 def test_a_standing_reads_back_as_it_was(budget: DatasetBudget, kept: Path) -> None:
-    ((genesis, known),) = _composition_cache.caches_in_memory(budget.url).items()
-    _composition_cache.write_standing(budget.url, genesis, known.sequence, known.head, known.standing)
-    found = _composition_cache.load_standing(budget.url, genesis)
+    ((genesis, known),) = _admission.caches_in_memory(budget.url).items()
+    _admission.write_standing(budget.url, genesis, known.sequence, known.head, known.standing)
+    found = _admission.load_standing(budget.url, genesis)
     assert found is not None
     assert (found[0], found[1]) == (known.sequence, known.head)
     assert found[2].states == known.standing.states
@@ -156,10 +156,10 @@ def test_no_folder_is_no_error(
     file = tmp_path / "a-file"
     file.touch()
     monkeypatch.setenv("DPLANGEVIN_CACHE", str(file))
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     assert budget.remaining().entries == 7
     monkeypatch.delenv("DPLANGEVIN_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     assert budget.remaining().entries == 7
     assert os.listdir(tmp_path / "home") == ["dplangevin"]

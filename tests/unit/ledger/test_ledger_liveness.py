@@ -25,14 +25,12 @@ from dplangevin.ledger import (
     DatasetBudget,
     Ledger,
     _admission,
-    _composition_cache,
-    _sqlite as sqlite_store,
     _store,
 )
 from dplangevin.ledger._rows import content_digest
 from dplangevin.ledger.entry import Charge, hash_token, next_link
 from dplangevin.mechanisms.mechanism import run_plan
-from unit._ledger import gaussian, mixed, promise, pure, tiny_data, tiny_plan
+from unit._ledger import gaussian, make_guarantee, mixed, pure, tiny_data, tiny_plan
 
 
 @pytest.fixture
@@ -68,7 +66,7 @@ def stalled(file: str) -> Iterator[int]:
 def test_a_stalled_spender_is_waited_for_and_then_not(
     budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch, stalls: int
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(_store, "WAIT_SECONDS", 0.2)
     file = budget.url.removeprefix("sqlite:///")
     for turn in range(stalls):
         with stalled(file):
@@ -133,8 +131,8 @@ class Flaky:
 
 
 def flaky(monkeypatch: pytest.MonkeyPatch, *failures: str) -> list[str]:
-    honest, left = sqlite_store._connect, list(failures)
-    monkeypatch.setattr(sqlite_store, "_connect", lambda path, mode: Flaky(honest(path, mode), left))
+    honest, left = _store._connect, list(failures)
+    monkeypatch.setattr(_store, "_connect", lambda path, mode: Flaky(honest(path, mode), left))
     return left
 
 
@@ -171,11 +169,13 @@ def test_what_cannot_be_settled_names_the_token(
     assert lost.value.token is not None
     assert budget.was_charged(lost.value.token) == (charges == 1)
     assert len(budget.history()) == charges
-    budget.reserve_with_token(lost.value.token, _Priced())  # asked again under the token, it is charged once
+    budget.reserve_with_token(
+        lost.value.token, _CertifiedSpec()
+    )  # asked again under the token, it is charged once
     assert len(budget.history()) == 1
 
 
-class _Priced:
+class _CertifiedSpec:
     guarantee = pure(1.0)
 
 
@@ -220,7 +220,7 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with _store.open_store(budget.url).transaction(write=True) as session:
         head = budget.head().partition("-")[2]
         for place, part in enumerate(mixed(10_000)):
-            content = serialize.guarantee_to_json(promise(part))
+            content = serialize.guarantee_to_json(make_guarantee(part))
             charge = Charge(
                 dataset="a", token=hash_token(str(place)), part="", label="", created="now",
                 guarantee=content_digest(content), plan=plans.get(type(part), "{}"), library="0",
@@ -233,7 +233,7 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for release in (
         gaussian(0.004),
         pure(0.003),
-        promise(Approximate(value=0.001, slack=1e-13)),
+        make_guarantee(Approximate(value=0.001, slack=1e-13)),
         pure(0.0021),
     ):
         start = time.process_time()
@@ -242,7 +242,7 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     start = time.process_time()
     left = budget.remaining()
     last = time.process_time() - start
-    _composition_cache.clear_caches()  # as a new process of this user, which finds what was composed
+    _admission.clear_caches()  # as a new process of this user, which finds what was composed
     start = time.process_time()
     budget.charge(pure(0.0022))
     new = time.process_time() - start
@@ -290,7 +290,7 @@ def test_coroutines_spend_in_threads(budget: DatasetBudget) -> None:
 def test_a_fork_beside_busy_threads_can_spend(budget: DatasetBudget) -> None:
     budget.charge(pure(1.0))
     children = []
-    with _composition_cache._lock:  # as if another thread held it at the moment of the fork
+    with _admission._lock:  # as if another thread held it at the moment of the fork
         for _ in range(3):
             child = os.fork()
             if child == 0:

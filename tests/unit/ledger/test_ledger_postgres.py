@@ -17,7 +17,7 @@ import pytest
 
 from dplangevin.accounting import conversions as cv
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, _postgres as postgres_store
+from dplangevin.ledger import DatasetBudget, Ledger, _admission, _postgres as postgres_store
 from dplangevin.mechanisms.mechanism import run_plan
 from unit._ledger import gaussian, pure, tiny_data, tiny_plan
 from unit._postgres import server
@@ -155,7 +155,7 @@ def test_other_versions_and_damage_are_errors(url: str) -> None:
         budget.charge(pure(0.5))
     execute(url, "UPDATE dplangevin_ledger SET value = '3' WHERE name = 'schema'")
     execute(url, "UPDATE dplangevin_guarantee SET content = replace(content, '0.5', '0.1')")
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     with pytest.raises(LedgerError, match="altered"):
         budget.charge(pure(0.5))
     execute(url, "DROP TABLE dplangevin_entry")

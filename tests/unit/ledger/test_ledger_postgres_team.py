@@ -15,7 +15,7 @@ import pytest
 from dplangevin.accounting import serialize
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger import DatasetBudget, Ledger, _postgres as postgres_store
-from dplangevin.ledger.inspection import inspect_ledger
+from dplangevin.ledger.ledger import inspect_ledger
 from unit._ledger import pure
 from unit._ledger_version_1 import TABLES, statements
 from unit._postgres import server

@@ -31,7 +31,7 @@ def model(ledger: DatasetBudget | None, delta: float | None = None) -> DPLogisti
     return DPLogisticRegression(
         mechanism="auto"
         if delta is None
-        else "noisy-gd",  # few parameters: "auto" would promise pure epsilon
+        else "noisy-gd",  # few parameters: "auto" would guarantee pure epsilon
         epsilon=1.0,
         delta=delta,
         data_norm=2**0.5,
@@ -92,7 +92,7 @@ def test_as_many_fits_pass_as_exact_composition_admits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stated", "kept"), [(1, 2), (2, 1), (3, 2)])
-def test_estimator_and_ledger_promise_to_the_same_person(tmp_path: Path, stated: int, kept: int) -> None:
+def test_estimator_and_ledger_guarantee_to_the_same_person(tmp_path: Path, stated: int, kept: int) -> None:
     spender = Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}").declare(
         "a", epsilon=5, delta=0, max_rows_per_person=kept
     )

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, _sqlite as sqlite_store
+from dplangevin.ledger import DatasetBudget, Ledger, _admission, _store
 from unit._ledger import pure
 
 
@@ -167,7 +167,7 @@ def test_a_new_ledger_is_for_its_owner_alone(file: Path) -> None:
 )
 def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: str, words: str) -> None:
     change(file, statement)
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     for ask in (lambda: budget.charge(pure(0.1)), budget.history, budget.remaining):
         with pytest.raises(LedgerError, match=words):
             ask()
@@ -175,7 +175,7 @@ def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: 
 
 def test_a_cost_cannot_hide_in_an_unknown_part(file: Path, budget: DatasetBudget) -> None:
     change(file, "UPDATE dplangevin_entry SET part = 'elsewhere' WHERE sequence = 2")
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     with pytest.raises(LedgerError, match="entry 2 was altered"):
         budget.charge(pure(0.1))
 
@@ -195,7 +195,7 @@ def test_a_damaged_file_is_an_error_of_ours_or_no_damage(
         for suffix in ("-wal", "-shm"):
             file.with_name(file.name + suffix).unlink(missing_ok=True)
         file.write_bytes(bytes(broken))
-        _composition_cache.clear_caches()
+        _admission.clear_caches()
         try:
             Ledger.open(budget.url)
             budget.charge(pure(0.5))
@@ -209,7 +209,7 @@ def test_a_damaged_file_is_an_error_of_ours_or_no_damage(
 def test_a_busy_ledger_waits_and_then_says_so(
     file: Path, budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(_store, "WAIT_SECONDS", 0.2)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert len(budget.history()) == 3  # readers do not wait
@@ -222,7 +222,7 @@ def test_a_busy_ledger_waits_and_then_says_so(
 def test_a_full_disk_charges_nothing(
     file: Path, budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = sqlite_store._connect
+    honest = _store._connect
 
     def cramped(path: Path, mode: str) -> sqlite3.Connection:
         connection = honest(path, mode)
@@ -230,7 +230,7 @@ def test_a_full_disk_charges_nothing(
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr(sqlite_store, "_connect", cramped)
+    monkeypatch.setattr(_store, "_connect", cramped)
 
     def spend() -> None:
         for _ in range(1000):

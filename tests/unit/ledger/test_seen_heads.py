@@ -14,7 +14,7 @@ import pytest
 
 from dplangevin import _files
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, _heads
+from dplangevin.ledger import DatasetBudget, Ledger, _admission, _heads
 from unit._ledger import pure
 
 SPEND = """
@@ -80,7 +80,7 @@ def test_from_the_first_entry(budget: DatasetBudget) -> None:
     empty = copied(budget, "empty.db")
     budget.charge(pure(1.0))
     put_back(empty, budget)
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     with pytest.raises(LedgerError, match="you have seen 1 entries"):
         budget.charge(pure(1.0))
     with pytest.raises(LedgerError, match="older"):
@@ -106,10 +106,10 @@ def test_of_two_branches_the_one_that_was_seen_goes_on(budget: DatasetBudget, tm
         budget.charge(pure(1.0))
     with pytest.MonkeyPatch.context() as other:  # another user spends on the first file, past the copy
         other.setenv("DPLANGEVIN_STATE", str(tmp_path / "other"))
-        _composition_cache.clear_caches()
+        _admission.clear_caches()
         for _ in range(4):
             budget.charge(pure(1.0))
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     with pytest.raises(LedgerError, match="a copy that diverged"):
         budget.charge(pure(1.0))
     copy.charge(pure(1.0))
@@ -139,7 +139,7 @@ def test_the_way_back(budget: DatasetBudget, tmp_path: Path, monkeypatch: pytest
         warnings.simplefilter("error")  # told once
         budget.charge(pure(1.0))
     put_back(old, budget)  # the acceptance is not in this copy
-    _composition_cache.clear_caches()
+    _admission.clear_caches()
     with pytest.raises(LedgerError, match="older than it was"):
         budget.charge(pure(1.0))
     put_back(after, budget)  # and where it is, it does not excuse another restore

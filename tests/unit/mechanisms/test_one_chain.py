@@ -1,4 +1,4 @@
-"""Langevin steps are noisy gradient steps: one chain, one promise, one run, in whichever parameters it is written."""
+"""Langevin steps are noisy gradient steps: one chain, one guarantee, one run, in whichever parameters it is written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bounds(diameter: float, ridge: float) -> Constants:
 
 
 @pytest.mark.parametrize(("diameter", "ridge", "steps", "released"), GRID)
-def test_equal_chains_have_equal_promises(
+def test_equal_chains_have_equal_guarantees(
     diameter: float, ridge: float, steps: int, released: dict[str, Any]
 ) -> None:
     constants = bounds(diameter, ridge)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from _families import FAMILIES
+from _registered import THEOREMS_BY_SPEC
 from dplangevin.accounting import guarantee
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
 
 ROOT = Path(__file__).parents[3]
-NAMES = sorted({name for family in FAMILIES.values() for name in family})
+NAMES = sorted({name for family in THEOREMS_BY_SPEC.values() for name in family})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,14 +31,16 @@ def test_every_theorem_has_an_origin_and_its_proof_exists(name: str) -> None:
         assert not section or any(mark in text for mark in marks)
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=[schedule.__name__ for schedule in FAMILIES])
+@pytest.mark.parametrize(
+    "family", THEOREMS_BY_SPEC.values(), ids=[spec.__name__ for spec in THEOREMS_BY_SPEC]
+)
 def test_a_reference_to_our_own_pages_is_never_called_published(family: dict[str, object]) -> None:
     for name, theorem in family.items():
         if "docs/theory" in theorem.reference or "corrected" in theorem.reference:  # type: ignore[attr-defined]
             assert guarantee.origin_of(name).kind == guarantee.PROVED_HERE
 
 
-def test_composed_and_unknown_promises() -> None:
+def test_composed_and_unknown_guarantees() -> None:
     assert guarantee.origin_of("composition + block-recursion").proofs == (
         "docs/theory/noisy_sgd.md, section 3, B3",
     )
@@ -63,7 +65,9 @@ def test_one_name_has_one_origin_whatever_was_imported_first() -> None:
     assert guarantee.origin_of("underdamped-trajectory").kind == guarantee.PROVED_HERE
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=[schedule.__name__ for schedule in FAMILIES])
+@pytest.mark.parametrize(
+    "family", THEOREMS_BY_SPEC.values(), ids=[spec.__name__ for spec in THEOREMS_BY_SPEC]
+)
 def test_published_theorems_say_where_in_the_paper(family: dict[str, object]) -> None:
     for name, theorem in family.items():
         if guarantee.origin_of(name).kind == guarantee.PUBLISHED:

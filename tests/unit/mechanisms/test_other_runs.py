@@ -69,18 +69,18 @@ def test_by_hand() -> None:
     assert gibbs.mu == pytest.approx(2 / 10_000 * math.sqrt(7500 / 0.01), rel=1e-6)
 
 
-def test_the_same_as_the_family_says_itself() -> None:
+def test_account_agrees_with_the_theorem() -> None:
     constants = Constants(**RIDGE, dimension=5, hessian_rank=1)
-    schedule = calibrate_objective_perturbation(constants, epsilon=1.0, delta=1e-6)
-    direct = certify_plan(constants, schedule, delta=1e-6).epsilon()
+    spec = calibrate_objective_perturbation(constants, epsilon=1.0, delta=1e-6)
+    direct = certify_plan(constants, spec, delta=1e-6).epsilon()
     asked = account(
-        mechanism="objective-perturbation", **RIDGE, dimension=5, density_scale=schedule.density_scale,
-        tolerance=schedule.tolerance, release_density_scale=schedule.release_density_scale, delta=1e-6,
+        mechanism="objective-perturbation", **RIDGE, dimension=5, density_scale=spec.density_scale,
+        tolerance=spec.tolerance, release_density_scale=spec.release_density_scale, delta=1e-6,
     )  # fmt: skip
     assert asked.epsilon() == direct
 
 
-def test_a_pure_promise_of_gaussian_noise_is_refused() -> None:
+def test_a_pure_guarantee_of_gaussian_noise_is_refused() -> None:
     with pytest.raises(NotPrivateError):
         account(
             mechanism="objective-perturbation", **RUNS["objective-perturbation"], density_scale=5.0, delta=0

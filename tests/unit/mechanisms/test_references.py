@@ -35,8 +35,8 @@ def test_figure_2(order, steps, composed, upper, exact, lower):
     assert ref.quadratic_exact(**values) == pytest.approx(exact, rel=1e-6)
     assert ref.chourasia_quadratic_lower(**values) == pytest.approx(lower, rel=1e-6)
     constants = Constants(n=5000, lipschitz=2.0, smoothness=1.0, strong_convexity=1.0)
-    schedule = NoisyGradientSpec.from_diffusion(step_size=0.02, sigma=0.02, n_steps=steps)
-    mu = OptimalShift().certify(constants, schedule).mu
+    spec = NoisyGradientSpec.from_diffusion(step_size=0.02, sigma=0.02, n_steps=steps)
+    mu = OptimalShift().certify(constants, spec).mu
     assert order * mu**2 / 2 == pytest.approx(exact, rel=1e-6)
 
 

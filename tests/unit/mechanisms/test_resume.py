@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from _families import MECHANISMS
+from _registered import MECHANISMS
 from dplangevin._progress import progress
 from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.theorem import Spec
@@ -114,8 +114,8 @@ def data(of: Problem, changed: bool = False) -> Fragile:
     return Fragile(X, y, of)
 
 
-def planned(of: Problem, schedule: Spec, delta: float = DELTA) -> Plan:
-    return Plan(problem=of, spec=schedule, delta=delta)
+def planned(of: Problem, spec: Spec, delta: float = DELTA) -> Plan:
+    return Plan(problem=of, spec=spec, delta=delta)
 
 
 def perturbed(calibrated: Callable[..., Spec], epsilon: float, secure: bool = False, **changes: Any) -> Plan:
@@ -139,11 +139,11 @@ def langevin(scale: float, **changes: Any) -> Plan:
 
 def chains(scale: float) -> Plan:
     of = problem()
-    schedule = RashomonChainSpec(
+    spec = RashomonChainSpec(
         threshold=0.1, ramp=0.5, n_models=3, full_lipschitz=full_lipschitz(of), inverse_temperature=0.2 * scale,
         step_size=0.3, n_steps=12, tolerance=1e-6,
     )  # fmt: skip
-    return planned(of, schedule)
+    return planned(of, spec)
 
 
 def descent(scale: float, kind: Any = NoisyGradientSpec, **changes: Any) -> Plan:
@@ -151,31 +151,32 @@ def descent(scale: float, kind: Any = NoisyGradientSpec, **changes: Any) -> Plan
     return planned(problem(), kind(**(fields | changes)))
 
 
-def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
-    schedule = WhitenedSpec(
-        moment_noise_std=0.05, noise_std=0.1 * scale, n_steps=8, step_size=2.0, coef_bound=5.0, n_moment_releases=looks,
-        average_from=3, shrink=looks == 1, **changes,
+def whitened(scale: float, n_moment_releases: int = 2, **changes: Any) -> Plan:
+    spec = WhitenedSpec(
+        moment_noise_std=0.05, noise_std=0.1 * scale, n_steps=8, step_size=2.0, coef_bound=5.0,
+        n_moment_releases=n_moment_releases,
+        average_from=3, shrink=n_moment_releases == 1, **changes,
     )  # fmt: skip
-    return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
+    return planned(problem(constraint=WholeSpace(), ridge=0.0), spec)
 
 
 def ridge_whitened(scale: float, **changes: Any) -> Plan:
-    schedule = RidgeWhitenedSpec(
+    spec = RidgeWhitenedSpec(
         moment_noise_std=0.05, noise_std=0.05 * scale, step_cap=4.0, max_moment_releases=3,
         further_noise_std=0.3 * scale, further_fraction=0.2, **changes,
     )  # fmt: skip
-    return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
+    return planned(problem(constraint=WholeSpace(), ridge=0.0), spec)
 
 
 def whitened_objective(scale: float) -> Plan:
-    schedule = WhitenedObjectiveSpec(
+    spec = WhitenedObjectiveSpec(
         moment_density_scale=0.05 * scale,
         ridge=0.05,
         density_scale=2.0,
         tolerance=1e-7,
         release_density_scale=1e-5,
     )
-    return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
+    return planned(problem(constraint=WholeSpace(), ridge=0.0), spec)
 
 
 SQUARE = Clipped(Squared(), 3.0)
@@ -264,7 +265,7 @@ def passes(plan: Plan, path: Path) -> int:
 
 def test_every_mechanism_is_here() -> None:
     kinds = {type(make(1.0).spec) for make in CASES.values()}
-    answers = {kind for kind in MECHANISMS if issubclass(kind, AnswerSpec)}  # see test_till
+    answers = {kind for kind in MECHANISMS if issubclass(kind, AnswerSpec)}  # see test_charge
     assert kinds | answers == {*MECHANISMS, PublicMirrorSpec}
 
 

@@ -46,8 +46,8 @@ def problem(adjacency: Any = "replace-one") -> Problem:
 def plan(**changes: Any) -> Plan:
     fields: dict[str, Any] = {"step_size": 0.7, "noise_std": 0.3, "n_steps": 16}
     adjacency = "add-remove" if changes.get("sampling") == "poisson" else "replace-one"
-    schedule = NoisyGradientSpec(**(fields | changes))
-    return Plan(problem=problem(adjacency), spec=schedule, delta=1e-5, theorem="composition")
+    spec = NoisyGradientSpec(**(fields | changes))
+    return Plan(problem=problem(adjacency), spec=spec, delta=1e-5, theorem="composition")
 
 
 def data(of: Plan, seed: int = 0) -> ArrayDataset:

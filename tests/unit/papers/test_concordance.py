@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dplangevin.papers import PAPERS, ROWS, Row, gallery
+from dplangevin.papers import ITEMS, PAPERS, ROWS, Row, gallery
 from dplangevin.papers.concordance import render_concordance
 
 ROOT = Path(__file__).parents[3]
@@ -47,6 +47,15 @@ def test_the_table_is_whole() -> None:
     assert len(ROWS) >= 48
     assert max(Counter(IDS).values()) == 1
     assert {row.paper for row in ROWS} == {paper.key for paper in PAPERS}
+
+
+def test_every_item_of_the_checklist_is_answered() -> None:
+    """52 items, each with rows; none is partial, a refusal carries its proof, and every row belongs to an item."""
+    assert len(ITEMS) == len({item.name for item in ITEMS}) == 52
+    assert {item.status for item in ITEMS} == {"full", "full and refused", "refused"}
+    refused = [row for item in ITEMS for row in item.rows if row.status == "refused"]
+    assert all(len(row.note) > 60 for row in refused)
+    assert {row for item in ITEMS for row in item.rows} == set(ROWS)
 
 
 def test_the_page_is_the_table() -> None:

@@ -13,7 +13,7 @@ from dplangevin.papers import gallery
 from dplangevin.papers.gallery._draw import comparison_table
 
 DOCS = Path(__file__).parents[3] / "docs"
-SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error"}
+SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error", "tables"}
 
 
 @pytest.mark.parametrize(

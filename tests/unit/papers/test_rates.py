@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dplangevin.papers.gallery import erm_rates, rashomon_rates, sco_rates
+from dplangevin.papers.gallery import erm_rates, rashomon_rates, sco_rates, tables
 from dplangevin.papers.gallery._draw import NAMES, RateRow
 
 FAR = {  # logarithms and second terms that the tables print or hide, told in the gallery
@@ -57,3 +57,12 @@ def test_the_closed_form_is_the_integral() -> None:
     law = s ** (shape - 1) * np.exp(-beta * np.maximum(s, psi))
     found = float((law * np.maximum(s, psi)).sum() / law.sum())
     assert rashomon_rates.mean_score(shape, beta, psi, top) == pytest.approx(found, rel=1e-6)
+
+
+def test_cells_of_both_tables_run_below_their_bounds() -> None:
+    """Three of the thirteen cells of `reproduce tables`, 8 runs each; all of them in the slow suite."""
+    chosen = [tables.cells()[i] for i in (3, 6, 10)]
+    for cell in chosen:
+        (first, bound, error), (second, *_) = (tables.measure(cell, n, 8) for n in (1000, 4000))
+        assert -1e-9 < first <= bound + 3 * error
+        assert second < first  # a fourth of it, or less

@@ -1,4 +1,4 @@
-"""The planner: promises are met, rules are the stated ones, and nothing but public numbers enters."""
+"""The planner: guarantees are met, rules are the stated ones, and nothing but public numbers enters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
 from dplangevin.planner import fit_plan as risk, rules
-from dplangevin.planner.fit_plan import FitPlan, plan_fit
-from dplangevin.planner.request import MODELS
+from dplangevin.planner.fit_plan import MODELS, FitPlan, plan_fit
 
 EXTRA: dict[str, dict[str, Any]] = {
     "multinomial": {"n_classes": 4},
@@ -49,10 +48,10 @@ def plan_for(model: str = "logistic", **changes: Any) -> FitPlan:
     return plan_fit(**(options | changes))
 
 
-def descent_of(recipe: FitPlan) -> NoisyGradientSpec:
-    schedule = recipe.plan.spec
-    assert isinstance(schedule, NoisyGradientSpec)
-    return schedule
+def descent_of(fit_plan: FitPlan) -> NoisyGradientSpec:
+    spec = fit_plan.plan.spec
+    assert isinstance(spec, NoisyGradientSpec)
+    return spec
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,48 +65,48 @@ def descent_of(recipe: FitPlan) -> NoisyGradientSpec:
     norm=st.sampled_from([0.1, 1.0, 100.0]),
     intercept=st.booleans(),
 )
-def test_every_promise_is_met_and_nearly_spent(
+def test_every_guarantee_is_met_and_nearly_spent(
     model: str, n: int, p: int, epsilon: float, delta: float, adjacency: str, norm: float, intercept: bool
 ) -> None:
-    recipe = plan_for(
+    fit_plan = plan_for(
         model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=norm,
         fit_intercept=intercept,
     )  # fmt: skip
-    promise = recipe.plan.guarantee
-    assert promise.epsilon(0.0 if promise.kind == "pure" else delta) <= epsilon
-    assert promise.epsilon(0.0 if promise.kind == "pure" else delta) >= 0.98 * epsilon
-    assert promise.adjacency == adjacency
-    assert (promise.kind == "pure") or delta > 0
-    assert math.isfinite(recipe.predicted_excess_risk)
-    assert recipe.predicted_excess_risk > 0
-    assert f"{promise.theorem}" in str(recipe)
-    assert isinstance(hash(recipe), int)
+    run_guarantee = fit_plan.plan.guarantee
+    assert run_guarantee.epsilon(0.0 if run_guarantee.kind == "pure" else delta) <= epsilon
+    assert run_guarantee.epsilon(0.0 if run_guarantee.kind == "pure" else delta) >= 0.98 * epsilon
+    assert run_guarantee.adjacency == adjacency
+    assert (run_guarantee.kind == "pure") or delta > 0
+    assert math.isfinite(fit_plan.predicted_excess_risk)
+    assert fit_plan.predicted_excess_risk > 0
+    assert f"{run_guarantee.theorem}" in str(fit_plan)
+    assert isinstance(hash(fit_plan), int)
 
 
-@pytest.mark.parametrize(("adjacency", "sides"), [("replace-one", 2), ("add-remove", 1)])
-def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> None:
+@pytest.mark.parametrize(("adjacency", "n_changed_records"), [("replace-one", 2), ("add-remove", 1)])
+def test_low_signal_rule_on_published_numbers(adjacency: str, n_changed_records: int) -> None:
     """n = 32561, p = 50, epsilon = 0.1: T = sqrt(20 n mu / s) up to 128, eta = 4 time / T^2, C = 1/2, tail 2/3."""
-    recipe = plan_fit(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency, mechanism="noisy-gd")
-    schedule, mu = descent_of(recipe), gdp_mu(0.1, 1e-5)
-    records = 32561 * mu / sides
-    assert schedule.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[sides]
-    assert schedule.step_size == pytest.approx(min(4.0, 80 * records / schedule.n_steps**2), rel=1e-12)
-    assert schedule.noise_std == pytest.approx(
-        sides * 0.5 * math.sqrt(schedule.n_steps) / (32561 * mu), rel=1e-7
+    fit_plan = plan_fit(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency, mechanism="noisy-gd")
+    spec, mu = descent_of(fit_plan), gdp_mu(0.1, 1e-5)
+    records = 32561 * mu / n_changed_records
+    assert spec.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[n_changed_records]
+    assert spec.step_size == pytest.approx(min(4.0, 80 * records / spec.n_steps**2), rel=1e-12)
+    assert spec.noise_std == pytest.approx(
+        n_changed_records * 0.5 * math.sqrt(spec.n_steps) / (32561 * mu), rel=1e-7
     )
-    assert schedule.n_steps - schedule.average_from == math.ceil(2 / 3 * schedule.n_steps)
-    assert schedule.momentum
-    assert schedule.release == "average"
+    assert spec.n_steps - spec.average_from == math.ceil(2 / 3 * spec.n_steps)
+    assert spec.momentum
+    assert spec.release == "average"
 
 
 def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
     """C = sqrt(n mu / (100 p)) between 1/2 and 1; at most 128 steps of 32561 x 50 numbers, and 200 of fewer."""
     stated: dict[str, Any] = {"delta": 1e-5, "adjacency": "add-remove", "mechanism": "noisy-gd"}
-    recipes = [plan_fit(**ADULT, epsilon=eps, **stated) for eps in (0.1, 0.4, 8.0)]
-    bounds = [recipe.plan.problem.loss.slope_bound for recipe in recipes]  # type: ignore[union-attr]
+    fit_plans = [plan_fit(**ADULT, epsilon=eps, **stated) for eps in (0.1, 0.4, 8.0)]
+    bounds = [fit_plan.plan.problem.loss.slope_bound for fit_plan in fit_plans]  # type: ignore[union-attr]
     assert bounds == [0.5, pytest.approx(math.sqrt(32561 * gdp_mu(0.4, 1e-5) / 50) / 10), 1.0]
-    schedule = descent_of(recipes[-1])
-    assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (128, 42, 4.0)
+    spec = descent_of(fit_plans[-1])
+    assert (spec.n_steps, spec.average_from, spec.step_size) == (128, 42, 4.0)
     short = plan_fit(**ADULT | {"n": 20_000}, epsilon=8.0, **stated)
     assert descent_of(short).n_steps == rules.MAX_STEPS == 200
     assert [rules.max_descent_steps(10**6, p, 0.25) for p in (10, 70, 100, 500)] == [128, 140, 200, 200]
@@ -116,16 +115,16 @@ def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
 
 def test_pure_rule_closed_form() -> None:
     """signal = n eps / (s p^1.5) = 4.6: k = 0.2, Lambda = k s sqrt(p) / eps, C = 1/2."""
-    recipe = plan_fit(
+    fit_plan = plan_fit(
         **ADULT, epsilon=0.1, delta=0.0, mechanism="objective-perturbation", adjacency="replace-one"
     )
-    problem, schedule = recipe.plan.problem, recipe.plan.spec
-    assert isinstance(schedule, ObjectivePerturbationSpec)
+    problem, spec = fit_plan.plan.problem, fit_plan.plan.spec
+    assert isinstance(spec, ObjectivePerturbationSpec)
     ridge = 0.2 * 2 * math.sqrt(50) / 0.1
     assert problem.ridge * problem.n == pytest.approx(ridge, rel=1e-12)
     left = 0.1 - math.log1p(0.25 / ridge)
-    assert schedule.density_scale == pytest.approx(2 * 0.5 / left, rel=1e-6)
-    assert recipe.plan.guarantee.kind == "pure"
+    assert spec.density_scale == pytest.approx(2 * 0.5 / left, rel=1e-6)
+    assert fit_plan.plan.guarantee.kind == "pure"
     real = plan_fit(
         **ADULT,
         epsilon=0.1,
@@ -140,8 +139,8 @@ def test_pure_rule_closed_form() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
 def test_the_determinant_never_takes_more_than_half(epsilon: float) -> None:
-    recipe = plan_for(epsilon=epsilon, delta=0.0, mechanism="objective-perturbation", n=10**7, n_features=1)
-    constants = recipe.plan.constants
+    fit_plan = plan_for(epsilon=epsilon, delta=0.0, mechanism="objective-perturbation", n=10**7, n_features=1)
+    constants = fit_plan.plan.constants
     cost = math.log1p(constants.data_smoothness / (constants.n * constants.strong_convexity))
     assert cost <= 0.4901 * epsilon
 
@@ -164,30 +163,32 @@ def test_pure_noise_is_used_for_few_parameters_of_few_records_only() -> None:
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_every_mechanism_serves_every_model(model: str, mechanism: str, adjacency: str) -> None:
     for radius, weight in ((None, 1.0), (3.0, 2.5)):
-        recipe = plan_for(model, mechanism=mechanism, adjacency=adjacency, radius=radius, weight_bound=weight)
-        assert recipe.plan.spec.mechanism in (mechanism, "noisy-gradient")
-        assert recipe.plan.guarantee.epsilon() <= 1.0
-        assert math.isfinite(recipe.plan.constants.diameter) == (radius is not None)
+        fit_plan = plan_for(
+            model, mechanism=mechanism, adjacency=adjacency, radius=radius, weight_bound=weight
+        )
+        assert fit_plan.plan.spec.mechanism in (mechanism, "noisy-gradient")
+        assert fit_plan.plan.guarantee.epsilon() <= 1.0
+        assert math.isfinite(fit_plan.plan.constants.diameter) == (radius is not None)
 
 
 @pytest.mark.parametrize(
     ("adjacency", "sampling"), [("add-remove", "poisson"), ("replace-one", "without-replacement")]
 )
 def test_stochastic_descent(adjacency: str, sampling: str) -> None:
-    recipe = plan_for(mechanism="noisy-sgd", adjacency=adjacency, epsilon=0.3)
-    schedule = descent_of(recipe)
-    assert (schedule.sampling, schedule.n_steps, schedule.batch_size) == (sampling, 200, 250)
-    assert recipe.plan.guarantee.epsilon() <= 0.3
+    fit_plan = plan_for(mechanism="noisy-sgd", adjacency=adjacency, epsilon=0.3)
+    spec = descent_of(fit_plan)
+    assert (spec.sampling, spec.n_steps, spec.batch_size) == (sampling, 200, 250)
+    assert fit_plan.plan.guarantee.epsilon() <= 0.3
 
 
 def test_a_pinned_theorem_gets_the_run_it_is_about() -> None:
-    recipe = plan_for(theorem="optimal-shift")
-    schedule = descent_of(recipe)
-    assert recipe.plan.guarantee.theorem == "optimal-shift"
-    assert (schedule.release, schedule.momentum) == ("last-iterate", False)
-    assert recipe.plan.constants.strong_convexity > 0
-    assert recipe.plan.guarantee.composition is not None
-    assert recipe.plan.guarantee.epsilon() < recipe.plan.guarantee.composition.epsilon()
+    fit_plan = plan_for(theorem="optimal-shift")
+    spec = descent_of(fit_plan)
+    assert fit_plan.plan.guarantee.theorem == "optimal-shift"
+    assert (spec.release, spec.momentum) == ("last-iterate", False)
+    assert fit_plan.plan.constants.strong_convexity > 0
+    assert fit_plan.plan.guarantee.composition is not None
+    assert fit_plan.plan.guarantee.epsilon() < fit_plan.plan.guarantee.composition.epsilon()
     objective = plan_for(theorem="gaussian-objective-perturbation")
     assert objective.plan.spec.mechanism == "objective-perturbation"
     assert plan_for(theorem="composition").plan.guarantee.theorem == "composition"
@@ -197,8 +198,8 @@ def test_a_pinned_theorem_gets_the_run_it_is_about() -> None:
 
 def test_a_stated_ridge_wins() -> None:
     for mechanism in ("noisy-gd", "objective-perturbation", "output-perturbation"):
-        recipe = plan_for(mechanism=mechanism, alpha=0.03)
-        assert recipe.plan.constants.strong_convexity == 0.03
+        fit_plan = plan_for(mechanism=mechanism, alpha=0.03)
+        assert fit_plan.plan.constants.strong_convexity == 0.03
     assert float(descent_of(plan_for(alpha=0.03)).step_size) < float(
         descent_of(plan_for(mechanism="noisy-gd")).step_size
     )  # type: ignore[arg-type]
@@ -235,10 +236,10 @@ def test_bad_requests_are_named(changes: dict[str, Any], text: str) -> None:
 
 
 def test_a_budget_too_small_for_n_is_said_and_the_named_n_is_enough() -> None:
-    recipe = plan_for(n=200, n_features=60, epsilon=0.1)
-    assert recipe.warning is not None
-    assert "warning" in str(recipe)
-    rows = int(recipe.warning.split("about n = ")[1].split(" ")[0])
+    fit_plan = plan_for(n=200, n_features=60, epsilon=0.1)
+    assert fit_plan.warning is not None
+    assert "warning" in str(fit_plan)
+    rows = int(fit_plan.warning.split("about n = ")[1].split(" ")[0])
     assert plan_for(n=rows, n_features=60, epsilon=0.1).warning is None
     assert plan_for(n=rows - rows // 100, n_features=60, epsilon=0.1).warning is not None
 
@@ -309,9 +310,9 @@ def test_the_unit_of_the_features_does_not_matter(delta: float) -> None:
     rows, labels = _records(2000, 20)
     thetas = []
     for unit in (1.0, 10.0):
-        recipe = plan_for(n=2000, n_features=20, data_norm=unit, fit_intercept=False, delta=delta)
-        data = ArrayDataset(unit * rows, labels, recipe.plan.problem)
-        thetas.append(unit * run_plan(recipe.plan, data, 0).value)
+        fit_plan = plan_for(n=2000, n_features=20, data_norm=unit, fit_intercept=False, delta=delta)
+        data = ArrayDataset(unit * rows, labels, fit_plan.plan.problem)
+        thetas.append(unit * run_plan(fit_plan.plan, data, 0).value)
     np.testing.assert_allclose(thetas[0], thetas[1], rtol=1e-4, atol=1e-4)
 
 
@@ -322,12 +323,12 @@ def test_the_unit_of_the_features_does_not_matter(delta: float) -> None:
 def test_plans_learn(delta: float, adjacency: str, least: float) -> None:
     """Bayes accuracy is about 0.88 here; seeds are fixed, and the least of five runs has 0.01 to spare."""
     rows, labels = _records(20_000, 10)
-    recipe = plan_for(
+    fit_plan = plan_for(
         n=20_000, n_features=10, data_norm=1.0, fit_intercept=False, delta=delta, adjacency=adjacency
     )
-    problem = recipe.plan.problem
+    problem = fit_plan.plan.problem
     data = ArrayDataset(rows, labels, problem)
-    scores = [rows @ run_plan(recipe.plan, data, seed).value for seed in range(5)]
+    scores = [rows @ run_plan(fit_plan.plan, data, seed).value for seed in range(5)]
     assert min(float(((score > 0) == (labels > 0)).mean()) for score in scores) > least
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from dplangevin.accounting.plan import certify_plan
 from dplangevin.errors import InvalidParameter
@@ -71,11 +73,110 @@ def test_exponential_mechanism_on_the_instance():
     for n in (200, 800):
         constants = bumps.constants(n)
         beta = exponential_temperature(constants, 1.0)
-        promise = certify_plan(constants, ExponentialSpec(inverse_temperature=beta, grid=2), delta=0.0)
-        assert promise.epsilon() == pytest.approx(1.0, rel=1e-8)
+        guarantee = certify_plan(constants, ExponentialSpec(inverse_temperature=beta, grid=2), delta=0.0)
+        assert guarantee.epsilon() == pytest.approx(1.0, rel=1e-8)
         votes = bumps.sample_records(n, rng)
         scores = bumps.mean_losses(bumps.centers, votes)
         draws = scores[sample_finite_grid(beta * scores, 2000, rng)]
         risks.append(draws.mean() - bumps.min_mean_loss(votes))
         assert risks[-1] <= math.log(bumps.centers.shape[1]) / beta
     assert risks[1] < risks[0]
+
+
+def smallest_worst_risk(n: int, size: int, epsilon: float, delta: float) -> float:
+    """Solve for the best of all mechanisms: records vote for one of `size` centres or none; losses in units of width.
+
+    The loss depends on the numbers of votes only, so the best mechanism does too (average over permutations); a
+    point outside the centres' balls is never better than a centre.
+    """
+    tables = [t for t in itertools.product(range(n + 1), repeat=size) if sum(t) <= n]
+    index = {table: i for i, table in enumerate(tables)}
+    rows, limits = [], []
+    events = [e for r in range(1, size) for e in itertools.combinations(range(size), r)]
+    for table, i in index.items():
+        row = np.zeros(len(tables) * size + 1)
+        row[i * size : (i + 1) * size] = (max(table) - np.array(table)) / n
+        row[-1] = -1.0
+        rows.append(row)
+        limits.append(0.0)
+        for taken, given in itertools.permutations(
+            range(-1, size), 2
+        ):  # one record changes its vote; -1 is none
+            other = np.array([*table, 0])  # the last entry, indexed by -1, absorbs votes for nothing
+            other[taken] -= 1
+            other[given] += 1
+            if tuple(other[:-1]) not in index:
+                continue
+            j = index[tuple(other[:-1])]
+            for event in events:
+                row = np.zeros(len(tables) * size + 1)
+                row[[i * size + o for o in event]] = 1.0
+                row[[j * size + o for o in event]] = -math.exp(epsilon)
+                rows.append(row)
+                limits.append(delta)
+    sums = np.kron(np.eye(len(tables)), np.ones(size))
+    cost = np.zeros(len(tables) * size + 1)
+    cost[-1] = 1.0
+    solved = linprog(
+        cost,
+        np.array(rows),
+        limits,
+        np.hstack([sums, np.zeros((len(tables), 1))]),
+        np.ones(len(tables)),
+        (0, 1),
+    )
+    assert solved.status == 0
+    return float(solved.fun)
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "epsilon", "delta"),
+    [
+        (1, 3, 1.0, 0.0),
+        (2, 3, 0.5, 0.0),
+        (3, 3, 1.0, 0.0),
+        (4, 3, 1.5, 0.0),
+        (3, 3, 1.0, 0.05),
+        (2, 4, 1.0, 0.01),
+    ],
+)
+def test_no_mechanism_beats_the_lower_bound(n: int, size: int, epsilon: float, delta: float) -> None:
+    """Against the best of ALL mechanisms, found by linear programming; a bound without e^(k eps) is refuted."""
+    angles = 2 * math.pi * np.arange(size) / size
+    bumps = PackedBumps(centers=0.9 * np.stack([np.cos(angles), np.sin(angles)]), width=0.5)
+    best = smallest_worst_risk(n, size, epsilon, delta) * bumps.width
+    bound = bumps.risk_lower_bound(n, epsilon, delta)
+    assert 0 < bound <= best * (1 + 1e-7)
+    assert bound >= 0.5 * best  # not vacuous: at least half of what the best mechanism attains
+    pretends_no_growth = max(k * (size - 1) / size for k in range(1, n + 1)) * bumps.width / n
+    assert pretends_no_growth > best
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_the_exponential_mechanism_is_above_the_lower_bound(dimension: int) -> None:
+    """Its exact risk at the hard data, by radial quadrature, and within a factor of ten of what nobody can beat."""
+    bumps, epsilon = PackedBumps.from_grid(dimension=dimension, width=1 / 8), 1.0
+    size, n = bumps.centers.shape[1], 10_000
+    ball = math.pi ** (dimension / 2) / math.gamma(dimension / 2 + 1)
+    r = (np.arange(4000) + 0.5) / 4000 * bumps.width
+    risks = []
+    for votes in range(1, 200):
+        # exp(-beta F), beta = eps n / (2 width) for the range of one record's loss
+        density = np.exp(epsilon * votes / (2 * bumps.width) * (bumps.width - r)) * dimension * ball
+        shells = density * r ** (dimension - 1) * bumps.width / 4000
+        outside = ball - ball * bumps.width**dimension
+        risks.append(votes / n * ((shells * r).sum() + outside * bumps.width) / (shells.sum() + outside))
+    bound = bumps.risk_lower_bound(n, epsilon)
+    assert bound <= max(risks) < 10 * bound
+    assert bound >= 0.3 * bumps.width * math.log(size - 1) / (epsilon * n)
+    assert bumps.risk_lower_bound(10 * n, epsilon) == pytest.approx(bound / 10)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 30.0, 699.0, 5000.0])
+def test_extreme_lower_bounds(epsilon: float) -> None:
+    """Between 0 and the width, falling in epsilon; at most e^-epsilon beyond what pure chance gives."""
+    bumps = PackedBumps.from_grid(dimension=2, width=0.25)
+    for n, delta in ((1, 0.0), (10**9, 0.0), (10**9, 1e-12)):
+        bound = bumps.risk_lower_bound(n, epsilon, delta)
+        assert 0 <= bound <= bumps.width
+        assert bound >= bumps.risk_lower_bound(n, 2 * epsilon, delta) * (1 - 1e-3)

@@ -180,13 +180,13 @@ def test_what_needs_scores_refuses_before_anything_is_charged() -> None:
 
     task = problem(RadialHuber(width=0.5), 50, ridge=0.5)
     data = ArrayDataset(np.zeros((50, 2)), np.zeros(50), task)
-    price = Plan(
+    certified = Plan(
         problem=task,
         spec=OutputPerturbationSpec(noise="gamma", density_scale=1.0, tolerance=1e-6),
         delta=0.0,
     )
     with pytest.raises(InvalidParameter, match="needs a loss of linear scores"):
-        OutputPerturbation().run(price, data)
+        OutputPerturbation().run(certified, data)
     with pytest.raises(InvalidParameter, match="clips its own gradients"):
         Clipped(RadialHuber(width=0.5), 1.0)
     with pytest.raises(InvalidParameter, match="not of a score"):
@@ -223,16 +223,16 @@ def test_the_attained_epsilon_of_a_mean_is_the_claimed_one(steps: int) -> None:
     """|theta - x|^2 / 2 as in Figure 2 of Chourasia, Ye and Shokri: shift and noise of the very code that runs."""
     n, eta, sigma = 5000, 0.02, 0.02
     task = problem(Mean(), n, 3, ridge=1.0)
-    schedule = NoisyGradientSpec.from_diffusion(step_size=eta, sigma=sigma, n_steps=steps)
-    promise = Plan(problem=task, spec=schedule, delta=1e-6).guarantee
+    spec = NoisyGradientSpec.from_diffusion(step_size=eta, sigma=sigma, n_steps=steps)
+    guarantee = Plan(problem=task, spec=spec, delta=1e-6).guarantee
     mu = attained_mu(steps)
-    assert promise.theorem == ("composition" if steps == 1 else "optimal-shift")
-    assert mu <= promise.mu <= mu * (1 + 2e-9)  # theorems round up by 1e-9
+    assert guarantee.theorem == ("composition" if steps == 1 else "optimal-shift")
+    assert mu <= guarantee.mu <= mu * (1 + 2e-9)  # theorems round up by 1e-9
     exact = quadratic_exact(
         order=10, gradient_sensitivity=4.0, n=n, step_size=eta, sigma=sigma, n_steps=steps
     )
     assert 5 * mu**2 == pytest.approx(exact, rel=1e-9)
-    epsilon = promise.epsilon()
+    epsilon = guarantee.epsilon()
     delta = normal.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * normal.cdf(-epsilon / mu - mu / 2)
     assert delta == pytest.approx(1e-6, rel=1e-5)
 

@@ -36,7 +36,8 @@ SCHEMA = Schema.from_dict(
             "gain": {"range": [0, 99999], "transform": "log1p"},
             "flag": {"categories": [True, False]},
             "text": {"range": [0, 3]},
-        }
+        },
+        "missing": "own",
     }
 )
 
@@ -161,6 +162,36 @@ def test_histogram_cells_are_public_and_clip() -> None:
     assert cells.is_complete() == (True, False, True)
 
 
+@pytest.mark.parametrize(
+    ("stated", "labels", "counts", "complete"),
+    [
+        ({}, ("[0, 1)", "[1, 2]", "a", "other"), [1, 2, 1, 2], (False, False)),
+        ({"missing": "never"}, ("[0, 1)", "[1, 2]", "a", "other"), [1, 2, 1, 2], (True, True)),
+        ({"missing": "middle"}, ("[0, 1)", "[1, 2]", "a", "other"), [1, 3, 1, 3], (True, True)),
+        (
+            {"missing": "own"},
+            ("[0, 1)", "[1, 2]", "missing", "a", "other", "missing"),
+            [1, 2, 1, 1, 2, 1],
+            (True, True),
+        ),
+    ],
+)
+def test_missing_values_have_a_cell_only_where_one_is_declared(
+    stated: dict[str, Any], labels: tuple[str, ...], counts: list[int], complete: tuple[bool, bool]
+) -> None:
+    columns = {"x": {"range": [0, 2]}, "g": {"categories": ["a"], "other": "own"}}
+    cells = Marginals.from_schema(Schema.from_dict({"columns": columns, **stated}), bins=2)
+    frame = pd.DataFrame({"x": [0.5, 1.5, 1.5, None], "g": ["a", "b", "c", None]})
+    assert tuple(label for axis in cells.axes.values() for label in axis.labels) == labels
+    assert list(cells.count([as_table(frame)])) == counts
+    assert cells.is_complete() == complete
+    by_column = {name: {**entry, **stated} for name, entry in columns.items()}
+    assert (
+        list(Marginals.from_schema(Schema.from_dict({"columns": by_column}), bins=2).count([as_table(frame)]))
+        == counts
+    )
+
+
 def test_missing_in_the_middle_and_log_scale() -> None:
     schema = Schema.from_dict(
         {"columns": {"g": {"range": [0, 99], "transform": "log1p"}}, "missing": "middle"}
@@ -188,7 +219,7 @@ def test_pandas_and_polars_agree_on_all_pairs() -> None:
     gain=st.one_of(st.none(), st.floats()),
     text=st.text(max_size=4),
 )
-def test_replacing_one_record_changes_what_the_promise_assumes(
+def test_replacing_one_record_changes_what_the_guarantee_assumes(
     row: int, age: Any, job: Any, gain: Any, text: str
 ) -> None:
     """At most two cells per table change, each by one; a predicate changes by at most one."""
@@ -280,7 +311,7 @@ def test_totals_are_the_least_squares_projection() -> None:
     assert first.sum() == pytest.approx((30 / 2 + 36 / 4) / (1 / 2 + 1 / 4))
 
 
-def test_written_files_hold_the_promise(tmp_path: Path) -> None:
+def test_written_files_hold_the_guarantee(tmp_path: Path) -> None:
     found = count_marginals(table(), SCHEMA, columns=["job"], epsilon=1, delta=1e-6, p=2, random_state=3)
     for suffix in (".parquet", ".csv", ".json"):
         found.write(tmp_path / f"counts{suffix}")

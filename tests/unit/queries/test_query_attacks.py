@@ -33,7 +33,7 @@ ASKED: dict[str, Any] = {
     [(1, [4, 0, 0, 0]), (2, [4, 2, 0.5, 1]), (3, [4, 2, 1, 3]), (4, [4, 2, 1, 4]), (None, [4, 2, 1, 4])],
 )
 def test_a_row_counts_in_as_many_queries_as_stated(touched: int | None, expected: list[float]) -> None:
-    """The noise is made for so many; rows that satisfy more would have more influence than the promise says."""
+    """The noise is made for so many; rows that satisfy more would have more influence than the guarantee says."""
     pytest.importorskip("duckdb")
     asked = RowQueries.from_queries(ASKED, as_table(FRAME), SCHEMA)
     with asked.sql or nullcontext():

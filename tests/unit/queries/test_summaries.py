@@ -16,7 +16,7 @@ from dplangevin.cli.main import run_command_line
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.ledger import Ledger
 from dplangevin.queries import SummaryTable, summarize_table
-from dplangevin.queries.summaries import bound_laplace_sums, reconcile_levels
+from dplangevin.queries.summaries import bound_laplace_sums, fit_bin_counts
 from dplangevin.schema import Schema
 from dplangevin.tables import as_table
 
@@ -25,7 +25,7 @@ SCHEMA = Schema.from_dict(
         "columns": {
             "income": {"range": [0, 200_000], "transform": "log1p", "missing": "middle"},
             "age": {"range": [-10, 100]},
-            "job": {"categories": ["a", "b", "c"], "other": "own"},
+            "job": {"categories": ["a", "b", "c"], "other": "own", "missing": "own"},
         }
     }
 )
@@ -152,8 +152,8 @@ def test_reconciled_levels_are_consistent_and_linear() -> None:
     noise = [rng.standard_normal(len(level)) for level in levels]
     for is_exact in (True, False):
         total = exact.sum() + (0.0 if is_exact else 1.5)
-        counts, decoder = reconcile_levels(
-            [a + b for a, b in zip(levels, noise, strict=True)], total, is_exact=is_exact
+        counts, decoder = fit_bin_counts(
+            [a + b for a, b in zip(levels, noise, strict=True)], total, total_is_exact=is_exact
         )
         errors = np.concatenate([*noise, *([] if is_exact else [[1.5]])])
         np.testing.assert_allclose(counts, exact + decoder @ errors, atol=1e-9)

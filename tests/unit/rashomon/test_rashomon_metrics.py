@@ -199,20 +199,22 @@ def test_fairness_gaps_against_a_loop() -> None:
 def test_private_counts_cost_what_they_say_and_are_close() -> None:
     rng = np.random.default_rng(7)
     decisions, groups = rng.random((4, 5000)) < 0.5, rng.choice(["a", "b"], 5000)
-    noisy, promise = private_counts(decisions, groups, ["a", "b"], epsilon=2.0, random_state=0)
-    assert promise.epsilon() == pytest.approx(2.0, rel=1e-6)
-    assert promise.epsilon() <= 2.0
+    noisy, guarantee = private_counts(decisions, groups, ["a", "b"], epsilon=2.0, random_state=0)
+    assert guarantee.epsilon() == pytest.approx(2.0, rel=1e-6)
+    assert guarantee.epsilon() <= 2.0
     exact = public_counts(decisions, groups, ["a", "b"])
     # geometric noise, scale 2 K / epsilon = 4 per cell: 16 cells stay within 80 but with probability 16 e^-20
     assert np.abs(noisy - exact).max() < 80
     assert np.any(noisy != exact)
-    found = fairness_range(noisy, ["a", "b"], promise)
+    found = fairness_range(noisy, ["a", "b"], guarantee)
     assert found.used_private_data
     assert np.all(
         np.abs(found.demographic_parity - fairness_range(exact, ["a", "b"]).demographic_parity) < 0.1
     )
-    gaussian, promise = private_counts(decisions, groups, ["a", "b"], epsilon=2.0, delta=1e-5, random_state=0)
-    assert promise.epsilon(1e-5) <= 2.0
+    gaussian, guarantee = private_counts(
+        decisions, groups, ["a", "b"], epsilon=2.0, delta=1e-5, random_state=0
+    )
+    assert guarantee.epsilon(1e-5) <= 2.0
     assert gaussian.shape == exact.shape
 
 

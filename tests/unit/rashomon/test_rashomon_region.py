@@ -110,7 +110,7 @@ def test_what_is_said_of_the_levels(fitted: RashomonRegion) -> None:
     assert list(shares) == sorted(shares, reverse=True)
 
 
-def test_inputs_asked_later_are_answered_through_the_hull_and_told_so(fitted: RashomonRegion) -> None:
+def test_later_inputs_are_answered_through_the_hull_and_marked(fitted: RashomonRegion) -> None:
     stated, later = fitted.multiplicity(), fitted.multiplicity(PUBLIC[:10])
     assert "evaluated on the certified models" in later.sentence
     assert "evaluated on the certified models" not in stated.sentence
@@ -305,7 +305,7 @@ def test_bad_input_is_one_sentence(words: str, changes: dict[str, Any]) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_narrow_region_is_told_before_and_after() -> None:
+def test_a_narrow_region_is_reported_before_and_after() -> None:
     with pytest.warns(UserWarning, match="psi = 1e-05") as said:
         region(thresholds=(1e-5,), epsilon=0.2).fit(X, Y)
     words = " ".join(str(one.message) for one in said)

@@ -107,7 +107,7 @@ def test_bounds_that_are_to_be_learned_are_refused() -> None:
     )
 
 
-def test_private_rows_among_the_public_inputs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_rows_among_the_public_inputs_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     small_grids(monkeypatch)
     with pytest.warns(UserWarning, match="public_inputs and X share rows"):
         region(logistic(), public_inputs=X[:20]).fit(X, Y)

@@ -12,8 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dplangevin import DPRidge, _plain, report
-from dplangevin.accounting.conditions import Condition
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Gaussian, Profile, Pure, RenyiCurve, SampledGaussian
 from dplangevin.accounting.plan import CertifiedSpec, plan_from_plain, plan_to_plain
 from dplangevin.accounting.serialize import guarantee_from_plain, guarantee_to_plain
@@ -22,7 +21,7 @@ from dplangevin.estimators import model_file
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.problem import Constants
-from dplangevin.queries import Marginals, count_file, summarize_table
+from dplangevin.queries import Marginals, count_file, count_learned_groups, summarize_table
 from dplangevin.report.file_schemas import file_schemas
 from dplangevin.schema import Schema
 
@@ -78,6 +77,7 @@ def _written_files(folder: Path) -> Iterator[tuple[str, Any]]:
     tables = Marginals.from_schema(schema, ways=1, bins=4)
     counts = count_file(folder / "table.csv", schema=schema, marginals=tables, epsilon=1.0, delta=1e-5)
     yield "counts", counts.to_dict()
+    yield "counts", count_learned_groups(TABLE, "job", epsilon=1.0, delta=1e-5).to_dict()
 
 
 def test_what_is_written_satisfies_its_schema(tmp_path: Path) -> None:

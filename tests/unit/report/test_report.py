@@ -51,7 +51,7 @@ def _release(**changes: Any) -> Release:
     return run_plan(plan, ArrayDataset(X, Y, PROBLEM))
 
 
-def _promise(*parts: Any, **fields: Any) -> Guarantee:
+def _make_guarantee(*parts: Any, **fields: Any) -> Guarantee:
     words = {"adjacency": "replace-one", "release": "draw", "theorem": "t", "reference": "r", **fields}
     return Guarantee(parts=parts, **words)
 
@@ -123,8 +123,8 @@ def _subjects(folder: Path) -> dict[str, Any]:
         ).fit(X, Y),
         "output": DPRidge(**estimator, delta=1e-6, target_bounds=(0, 1), mechanism="output-perturbation").fit(X, Y),
         "loaded": model_file.load_model(folder / "model.json"),
-        "guarantee": _promise(Pure(value=0.5)),
-        "endless epsilon": _promise(Gaussian(mu=1.0)),
+        "guarantee": _make_guarantee(Pure(value=0.5)),
+        "endless epsilon": _make_guarantee(Gaussian(mu=1.0)),
     }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def test_a_page_cannot_fetch_or_run_anything(tmp_path: Path) -> None:
 
 def test_words_of_the_user_stay_words(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)> | [a](javascript:x) `b`\x1b[31m"
-    thing = _promise(Gaussian(mu=1.0), assumptions=(evil,), at_delta=1e-5)
+    thing = _make_guarantee(Gaussian(mu=1.0), assumptions=(evil,), at_delta=1e-5)
     page, plain, text = _written(thing, tmp_path)
     assert len([tag for tag, _ in page.tags if tag == "script"]) == 1
     assert not [tag for tag, _ in page.tags if tag == "img"]
@@ -170,7 +170,7 @@ def test_words_of_the_user_stay_words(tmp_path: Path) -> None:
 )
 def test_no_words_become_a_link_in_markdown(words: str, tmp_path: Path) -> None:
     """A backslash of the user's own before a bracket undid the escape of the bracket."""
-    thing = _promise(Gaussian(mu=1.0), assumptions=(words,), at_delta=1e-5)
+    thing = _make_guarantee(Gaussian(mu=1.0), assumptions=(words,), at_delta=1e-5)
     _, _, text = _written(thing, tmp_path)
     shown = next(line for line in text.splitlines() if "javascript" in line or "a\\" in line)
     free = re.sub(r"\\[\\|\[\]`*]", "", shown)  # what is left after every escaped character
@@ -178,22 +178,22 @@ def test_no_words_become_a_link_in_markdown(words: str, tmp_path: Path) -> None:
 
 
 def test_a_number_of_any_size_is_shown() -> None:
-    thing = _promise(Gaussian(mu=1.0), at_delta=1e-320)
+    thing = _make_guarantee(Gaussian(mu=1.0), at_delta=1e-320)
     assert "1e-320" in release_document(thing, None).to_markdown()
     assert format_number(5e-324) == "5e-324"
 
 
-def test_the_trade_off_curve_of_known_promises() -> None:
+def test_the_trade_off_curve_of_known_guarantees() -> None:
     alphas = (0.0, 0.01, 0.05, 0.5, 1.0)
-    found = tradeoff_at(_promise(Gaussian(mu=1.3)), alphas)
+    found = tradeoff_at(_make_guarantee(Gaussian(mu=1.3)), alphas)
     assert found == pytest.approx([norm.cdf(norm.isf(a) - 1.3) for a in alphas])
     eps = 0.7
     exact = [max(0, 1 - math.exp(eps) * a, math.exp(-eps) * (1 - a)) for a in alphas]
-    assert tradeoff_at(_promise(Pure(value=eps)), alphas) == pytest.approx(exact, abs=2e-3)
-    slack = tradeoff_at(_promise(Approximate(value=eps, slack=0.1)), alphas)
+    assert tradeoff_at(_make_guarantee(Pure(value=eps)), alphas) == pytest.approx(exact, abs=2e-3)
+    slack = tradeoff_at(_make_guarantee(Approximate(value=eps, slack=0.1)), alphas)
     assert slack[0] == pytest.approx(0.9)
     # a curve made of finitely many eps is below the true one, never above
-    for curve in (tradeoff_at(_promise(Pure(value=eps)), alphas),):
+    for curve in (tradeoff_at(_make_guarantee(Pure(value=eps)), alphas),):
         assert all(a <= b + 1e-12 for a, b in zip(curve, exact, strict=True))
 
 
@@ -249,8 +249,8 @@ def test_the_budget_that_is_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("thing", "name", "error", "words"),
     [
-        (_promise(Pure(value=1.0)), "out.pdf", InvalidParameter, "must end in"),
-        (_promise(Pure(value=1.0)), "no/where.html", InvalidParameter, "does not exist"),
+        (_make_guarantee(Pure(value=1.0)), "out.pdf", InvalidParameter, "must end in"),
+        (_make_guarantee(Pure(value=1.0)), "no/where.html", InvalidParameter, "does not exist"),
         (object(), "out.html", InvalidParameter, "no report can be written about a object"),
         (DPRidge(), "out.html", InvalidParameter, "call fit"),
     ],
@@ -262,7 +262,7 @@ def test_what_cannot_be_reported(
         report.write_report(thing, tmp_path / name)
 
 
-def test_no_promise_no_report(tmp_path: Path) -> None:
+def test_no_guarantee_no_report(tmp_path: Path) -> None:
     model = DPRidge()
     model.privacy_ = NotPrivate("tested")
     with pytest.raises(NotPrivateError, match="tested"):
@@ -270,7 +270,7 @@ def test_no_promise_no_report(tmp_path: Path) -> None:
 
 
 def test_infinite_epsilon_is_null_and_said(tmp_path: Path) -> None:
-    _, plain, text = _written(_promise(Gaussian(mu=1.0)), tmp_path)
+    _, plain, text = _written(_make_guarantee(Gaussian(mu=1.0)), tmp_path)
     assert plain["guarantee"]["epsilon"] is None
     assert plain["guarantee"]["epsilon_infinite"] is True
     assert "infinite" in text
@@ -382,10 +382,10 @@ def test_an_audit_shows_its_sampling_error() -> None:
     assert (
         "no attack could certify more than epsilon = 6.2" in page
     )  # log(1 / 0.00184): two thirds of 3000 runs
-    assert "<polygon" not in release_document(_promise(Pure(value=1.0))).to_html()
+    assert "<polygon" not in release_document(_make_guarantee(Pure(value=1.0))).to_html()
 
 
 def test_documents_are_reusable() -> None:
-    document = release_document(_promise(Pure(value=1.0)))
+    document = release_document(_make_guarantee(Pure(value=1.0)))
     assert document.to_html().startswith("<!DOCTYPE html>")
     assert json.loads(document.to_json())["format"] == "dplangevin-report"

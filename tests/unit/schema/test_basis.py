@@ -1,4 +1,4 @@
-"""Hats: their coordinates, their exact norm bound, the file format, and what is refused."""
+"""Linear spline bases: their coordinates, their exact norm bound, the file format, and what is refused."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from dplangevin.mechanisms.exponential.sampler_plans import (
     plan_sampler,
 )
 from dplangevin.mechanisms.langevin.temperatures import DEFAULT_START_DISTANCE
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import FitPlan, Request
 from dplangevin.problem import Problem, risk
 
 RIDGE_BIAS_FRACTION = 0.1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -31,7 +33,7 @@ from dplangevin.mechanisms.exponential.tiers import (
     plan_pure_chain,
 )
 from dplangevin.mechanisms.langevin.temperatures import choose_stated_run, max_start_distance
-from dplangevin.planner.request import RISK_OBJECTIVES, RiskObjective
+from dplangevin.planner.fit_plan import RISK_OBJECTIVES, RiskObjective
 from dplangevin.problem import Problem, RecordLoss, risk
 from dplangevin.problem.problem import full_lipschitz
 
@@ -49,7 +51,7 @@ class SamplerPlan(PopulationBounds):
 
     Parameters
     ----------
-    plan : problem, spec and guarantee; run it with `dplangevin.mechanisms.run_plan`.
+    plan : problem, spec and guarantee; run it with `dplangevin.run_plan`.
     tier : exact, pure, certified or process.
     n_gradient_evaluations : expected passes over the data, for gradients and for values of F.
     expected_seconds : the same in seconds, from a short measurement of this machine on artificial rows.
@@ -105,7 +107,8 @@ def plan_sampler(
     Parameters
     ----------
     delta : 0 requests a pure guarantee (tiers exact and pure); a positive one allows certified and process as well.
-    tier : "auto" takes the fewest expected passes over the data among the tiers whose cost is known beforehand.
+    tier : "auto" takes the fewest expected passes over the data among the tiers whose cost is known beforehand, but
+        with a delta no plan whose risk bound is above that of the pure plan.
     law : "exponential" or "gibbs" fixes the temperature rule of the certified and exact tiers; "auto" takes the
         colder.
     grid : points per axis of a public grid, for losses that are not convex.
@@ -128,8 +131,42 @@ def plan_sampler(
     population = _check.check_choice("objective", objective, RISK_OBJECTIVES) == "population"
     if population:
         _check_stable(problem, grid)
-        if tier != "process":  # a process is stable by stopping early, without a ridge
-            problem = add_population_ridge(problem, epsilon, delta, law, grid)
+    plan_for = partial(
+        _plan_for_delta, problem, epsilon, law=law, grid=grid, padding=padding, max_seconds=max_seconds,
+        population=population,
+    )  # fmt: skip
+    planned = plan_for(delta, tier)
+    if delta and (tier, law) == ("auto", "auto"):
+        # a pure plan meets (epsilon, delta) too: a delta must not choose a plan with a larger bound
+        with contextlib.suppress(DplangevinError):
+            pure = plan_for(0.0, tier)
+            if _risk_of(pure, population) < _risk_of(planned, population):
+                planned = replace(pure, plan=replace(pure.plan, delta=delta))
+    if verbose:
+        print(planned, file=sys.stderr)
+    return planned
+
+
+def _risk_of(planned: SamplerPlan, population: bool) -> float:
+    """Return the bound that the objective is about; infinity where none is known."""
+    bound = planned.population_risk if population else planned.excess_risk
+    return math.inf if bound is None else bound
+
+
+def _plan_for_delta(
+    problem: Problem,
+    epsilon: float,
+    delta: float,
+    tier: SamplerTier,
+    *,
+    law: tiers.GibbsLaw,
+    grid: int,
+    padding: float,
+    max_seconds: float | None,
+    population: bool,
+) -> SamplerPlan:
+    if population and tier != "process":  # a process is stable by stopping early, without a ridge
+        problem = add_population_ridge(problem, epsilon, delta, law, grid)
     tier_plan = _choose_tier(problem, epsilon, delta, tier, law, grid, population=population)
     planned = _certify_tier_plan(problem, tier_plan, delta, padding)
     if population:
@@ -140,8 +177,6 @@ def plan_sampler(
         raise CalibrationFailed(
             f"tier {tier_plan.tier} gives epsilon = {spent:.6g}, above {epsilon:.6g}; try another tier."
         )
-    if verbose:
-        print(planned, file=sys.stderr)
     return planned
 
 

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.accounting import proximal_certificate as chain
-from dplangevin.accounting.conditions import Condition
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.theorem import Capabilities, Spec, Theorem
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.law_guarantees import (

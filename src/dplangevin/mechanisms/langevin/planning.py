@@ -15,8 +15,7 @@ from dplangevin.mechanisms.langevin.temperatures import (
     choose_stated_run,
     max_start_distance,
 )
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import FitPlan, Request
 from dplangevin.problem import Problem
 
 STATED_PARAMETERS = ("inverse_temperature", "time", "n_steps")

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
-from dplangevin.accounting.conditions import Condition
 from dplangevin.accounting.conversions import gdp_epsilon
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Concentrated
 from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
@@ -172,7 +171,7 @@ class DiffusionSpec(Spec):
         return self.inverse_temperature**2 * self.time / (2 * self.exponent + 1)
 
 
-@with_constants_options("", "smoothness strong_convexity diameter log_sobolev")
+@with_constants_options("", "smoothness strong_convexity diameter convex log_sobolev")
 def read_langevin_options(
     constants: Constants,
     *,

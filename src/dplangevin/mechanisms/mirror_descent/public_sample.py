@@ -20,7 +20,7 @@ from dplangevin.mechanisms.mirror_descent.mirror_map import LossMap, MirrorMap, 
 from dplangevin.mechanisms.moments.mechanism import second_moments
 from dplangevin.mechanisms.newton import TiltedObjective, hessian_sum, record_curvatures
 from dplangevin.problem import Loss, Problem, WholeSpace
-from dplangevin.problem.bounds import as_array
+from dplangevin.problem.constants import as_array
 
 DEFAULT_RIDGE_FRACTION = 1e-3
 """Default ridge of a map, as a fraction of the mean eigenvalue of the public Hessian."""
@@ -176,6 +176,26 @@ class PublicSample:
         return QuadraticMap(self.hessian(solution), start=solution, constraint=constraint, ridge=ridge).step(
             solution, np.zeros_like(solution)
         )
+
+    def count_enough_rows(self, ridge: float) -> float:
+        """Return about how many public rows make their minimiser a better start than 0; nan for several scores.
+
+        The start enters the risk of mirror descent through its Bregman divergence (Ganesh, 2022, Theorem 83): for a
+        quadratic loss tr(H^-1 S) / (2 rows) from the public minimiser, S the covariance of the gradients there, and
+        theta^T H theta / 2 from 0. They are equal at tr(H^-1 S) / (theta^T H theta) rows.
+        """
+        if self.problem.loss.score_dimension > 1:
+            return math.nan
+        theta = self.fit_minimizer(ridge)
+        matrix = self.hessian(theta)
+        distance = float(theta @ matrix @ theta)
+        matrix[np.diag_indices_from(matrix)] += max(ridge, DEFAULT_RIDGE_FRACTION * self.mean_curvature())
+        factor, total = cho_factor(matrix), 0.0
+        for block in self.data.blocks():
+            slopes = self.problem.loss.slope((block.rows @ theta)[:, None], block.labels[:, None])
+            gradients = slopes * block.rows
+            total += float(np.sum(gradients * cho_solve(factor, gradients.T).T))
+        return total / self.size / distance if distance > 0 else math.inf
 
     def _unconstrained_minimizer(self, ridge: float) -> Floats:
         gram, cross = self._second_moments()

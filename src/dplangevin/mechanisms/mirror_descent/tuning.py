@@ -214,7 +214,7 @@ class TuningResult:
     excess : expected excess of the mean loss after the run, on held-out public data. An estimate, not a bound.
     deviation : standard error of `excess` over the folds.
     start_ridge : ridge of the public minimiser.
-    n_public : number of public rows.
+    n_public : number of public rows. n_public_enough : from about how many on they are a better start than 0.
     """
 
     method: str
@@ -224,6 +224,7 @@ class TuningResult:
     deviation: float
     start_ridge: float
     n_public: int
+    n_public_enough: float
 
 
 class PublicTuner:
@@ -283,6 +284,7 @@ class PublicTuner:
         order = np.random.default_rng([seed, 1]).permutation(self.sample.size)
         self._folds = np.array_split(order, N_FOLDS)[: N_FOLDS_USED_LARGE if large else N_FOLDS_USED]
         self.start_ridge = self._choose_start_ridge()
+        self._n_public_enough = self.sample.count_enough_rows(self.start_ridge)
 
     def tune(self, method: str = "mirror") -> TuningResult:
         """Return the best setting of a method, as a plan for the private data.
@@ -341,6 +343,7 @@ class PublicTuner:
             deviation=spread,
             start_ridge=self.start_ridge,
             n_public=self.sample.size,
+            n_public_enough=self._n_public_enough,
         )
 
     def compare_methods(

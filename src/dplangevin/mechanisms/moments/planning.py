@@ -6,8 +6,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.moments.spec import calibrate_sufficient_statistics
 from dplangevin.planner import fit_plan as risk
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, low_signal_warning
+from dplangevin.planner.fit_plan import FitPlan, Request, low_signal_warning
 
 
 def plan_sufficient_statistics(request: Request) -> FitPlan:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeVar
 
 from dplangevin import _check
-from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.accounting.guarantee import Condition, merge_conditions
 from dplangevin.accounting.theorem import Capabilities, Spec, public_noise_grid
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.constants import ADJACENCIES, Adjacency

@@ -20,10 +20,9 @@ from dataclasses import replace
 from typing import Any
 
 from dplangevin import _check
-from dplangevin.accounting.conditions import Condition
 from dplangevin.accounting.conversions import divide_up, gdp_mu
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Gaussian, PrivacyPart, Pure
 from dplangevin.accounting.theorem import (
     ANSWER_ASSUMPTIONS,

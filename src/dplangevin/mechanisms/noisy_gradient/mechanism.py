@@ -20,6 +20,7 @@ from scipy.special import logsumexp
 from dplangevin._arrays import Floats
 from dplangevin._check import check_count
 from dplangevin._progress import iterate_with_progress
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.exact_gradient import public_row_grid, release_gradient, round_records
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
@@ -183,6 +184,9 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
                 f"use a multiple of {epoch}."
             )
         return steps
+
+    def row_grid(self, spec: NoisyGradientSpec, problem: Problem) -> RowGrid:
+        return public_row_grid(problem)
 
     def execute(self, inputs: MechanismInput[NoisyGradientSpec]) -> MechanismOutput:
         """Run the descent; the release is the last iterate, the average, the checkpoints or the trajectory."""

@@ -10,8 +10,7 @@ from dplangevin.mechanisms.noisy_gradient.calibrate import calibrate_plan
 from dplangevin.mechanisms.noisy_gradient.mechanism import MIN_GATED_STEPS
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, Sampling
 from dplangevin.planner import fit_plan as risk, rules
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, low_signal_warning
+from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, low_signal_warning
 from dplangevin.problem import Problem
 
 N_EPOCHS = 10

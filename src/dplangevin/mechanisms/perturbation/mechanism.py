@@ -53,6 +53,9 @@ class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSpec]):
         if spec.secure:
             check_exact_minimizer(problem)
 
+    def row_grid(self, spec: ObjectivePerturbationSpec, problem: Problem) -> RowGrid:
+        return public_row_grid(problem)
+
     def execute(self, inputs: MechanismInput[ObjectivePerturbationSpec]) -> MechanismOutput:
         """Return the perturbed minimiser."""
         spec, data, rng = inputs.spec, inputs.data, inputs.rng

@@ -11,8 +11,7 @@ from dplangevin.mechanisms.perturbation.spec import (
     calibrate_output_perturbation,
 )
 from dplangevin.planner import fit_plan as risk, rules
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, low_signal_warning
+from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, low_signal_warning
 
 SOLVER_BUDGET_FRACTION = 0.01
 COEF_BOUND_FACTOR = 100.0

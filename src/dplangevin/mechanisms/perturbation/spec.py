@@ -30,9 +30,8 @@ import numpy as np
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._search import bisect_safe_side, expand_bracket
-from dplangevin.accounting.conditions import Condition
 from dplangevin.accounting.conversions import gdp_delta, gdp_mu
-from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Gaussian, Profile, Pure
 from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, public_noise_grid, round_up
 from dplangevin.errors import CalibrationFailed, InvalidParameter

@@ -292,9 +292,7 @@ class RashomonDrawsTheorem(
     reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), section 4"
 
     def derive_guarantee(self, constants: Constants, spec: RashomonSpec) -> Guarantee:
-        if (
-            spec.grid
-        ):  # the minimum over the grid is exact, and moves between neighbours as F does at two of its points
+        if spec.grid:  # the minimum over the grid is exact, and moves as F does at two of its points
             law = spec.n_models * exponential_guarantee(constants, spec.inverse_temperature)
             assumptions = (*constants.assumptions, NO_DIAGNOSTICS_ASSUMPTION, EXACT_ARITHMETIC_ASSUMPTION)
             return replace(
@@ -304,47 +302,16 @@ class RashomonDrawsTheorem(
                 assumptions=(*assumptions, PUBLIC_PARAMETERS_ASSUMPTION),
                 at_delta=None,
             )
-        check_minimizer_conditions(self, constants, spec.tolerance)
-        if constants.dimension is None:
-            raise self.refuse("the dimension is not known", "State it in the constants.")
+        check_convex_draws(self, constants, spec)
         law = exponential_guarantee(
             constants, spec.inverse_temperature, minimum_error(constants, spec.tolerance)
         )
-        error, count = sampler_error(constants, spec), spec.n_models
-        if spec.tier == "exact":
-            guarantee, tier_assumption = (
-                count * law,
-                "sampler tier exact: every draw has exactly the target law",
-            )
-        elif spec.tier == "certified":
-            with np.errstate(over="ignore"):  # e^eps overflows where epsilon is too large to mean anything
-                guarantee = transfer_total_variation(
-                    count * law, min(count * error, 1.0), spec.target_epsilon
-                )
-            tier_assumption = (
-                f"sampler tier certified: each draw is within total variation {error:.3g} of the law"
-            )
+        error = sampler_error(constants, spec)
+        if spec.tier == "pure":
+            guarantee = spec.n_models * transfer_sup_norm(law, error, keep_range=True)
         else:
-            if not error < 1:
-                raise self.refuse("the proximal chain is too short for a pure guarantee", "Raise n_steps.")
-            guarantee = count * transfer_sup_norm(law, error, keep_range=True)
-            tier_assumption = (
-                f"sampler tier pure: each density is within a factor 1 +- {error:.3g} of the law's"
-            )
-        return replace(
-            guarantee,
-            theorem=self.name,
-            reference=self.reference,
-            conditions=(SOLVER_CONVERGES,),
-            assumptions=(
-                *constants.assumptions,
-                tier_assumption,
-                NO_DIAGNOSTICS_ASSUMPTION,
-                EXACT_ARITHMETIC_ASSUMPTION,
-                PUBLIC_PARAMETERS_ASSUMPTION,
-            ),
-            at_delta=None,
-        )
+            guarantee = add_total_variation(spec.n_models * law, spec, error)
+        return state_draws(self, constants, spec, error, guarantee)
 
 
 class RashomonLocalTheorem(
@@ -368,19 +335,13 @@ class RashomonLocalTheorem(
     def derive_guarantee(self, constants: Constants, spec: RashomonSpec) -> Guarantee:
         if spec.grid:
             raise self.refuse("the draws are on a grid, which is not convex", "Use rashomon-draws there.")
-        check_minimizer_conditions(self, constants, spec.tolerance)
-        if constants.dimension is None:
-            raise self.refuse("the dimension is not known", "State it in the constants.")
+        check_convex_draws(self, constants, spec)
         if spec.ramp > 0:
             raise self.refuse("the threshold has a ramp", "Use ramp=0.")
         if not spec.threshold > 0:
             raise self.refuse("the threshold is 0", "State psi > 0.")
-        profile = local_range(constants, spec).profile()
-        error, count = sampler_error(constants, spec), spec.n_models
-        tier_assumption = "sampler tier exact: every draw has exactly the target law"
+        profile, error = local_range(constants, spec).profile(), sampler_error(constants, spec)
         if spec.tier == "pure":
-            if not error < 1:
-                raise self.refuse("the proximal chain is too short for its certificate", "Raise n_steps.")
             # a density within a factor 1 +- z of the law's: delta(eps) <= (1 + z) delta(eps - log((1+z)/(1-z)))
             cost = sup_norm_cost(error)
             profile = replace(
@@ -388,30 +349,54 @@ class RashomonLocalTheorem(
                 epsilons=tuple((value + cost) * (1 + 1e-15) for value in profile.epsilons),
                 deltas=tuple(min(1.0, value * (1 + error) * (1 + 1e-12)) for value in profile.deltas),
             )
-            tier_assumption = (
-                f"sampler tier pure: each density is within a factor 1 +- {error:.3g} of the law's"
-            )
-        law = self.guarantee(constants, spec, (replace(profile, count=count),))
-        if spec.tier == "certified":
-            with np.errstate(over="ignore"):
-                law = transfer_total_variation(law, min(count * error, 1.0), spec.target_epsilon)
-            tier_assumption = (
-                f"sampler tier certified: each draw is within total variation {error:.3g} of the law"
-            )
-        return replace(
-            law,
-            theorem=self.name,
-            reference=self.reference,
-            conditions=(SOLVER_CONVERGES,),
-            assumptions=(
-                *constants.assumptions,
-                tier_assumption,
-                NO_DIAGNOSTICS_ASSUMPTION,
-                EXACT_ARITHMETIC_ASSUMPTION,
-                PUBLIC_PARAMETERS_ASSUMPTION,
-            ),
-            at_delta=None,
-        )
+        law = self.guarantee(constants, spec, (replace(profile, count=spec.n_models),))
+        return state_draws(self, constants, spec, error, add_total_variation(law, spec, error))
+
+
+def check_convex_draws(theorem: Theorem[RashomonSpec], constants: Constants, spec: RashomonSpec) -> None:
+    """Raise AssumptionFailed unless draws on a convex set have a certified minimum and sampler."""
+    check_minimizer_conditions(theorem, constants, spec.tolerance)
+    if constants.dimension is None:
+        raise theorem.refuse("the dimension is not known", "State it in the constants.")
+    if spec.tier == "pure" and not sampler_error(constants, spec) < 1:
+        raise theorem.refuse("the proximal chain is too short for its certificate", "Raise n_steps.")
+
+
+def add_total_variation(law: Guarantee, spec: RashomonSpec, error: float) -> Guarantee:
+    """Return the guarantee of all draws when certified chains take the place of exact draws, else the law's own."""
+    if spec.tier != "certified":
+        return law
+    with np.errstate(over="ignore"):  # e^eps overflows where epsilon is too large to mean anything
+        return transfer_total_variation(law, min(spec.n_models * error, 1.0), spec.target_epsilon)
+
+
+def state_draws(
+    theorem: Theorem[RashomonSpec],
+    constants: Constants,
+    spec: RashomonSpec,
+    error: float,
+    guarantee: Guarantee,
+) -> Guarantee:
+    """Return the guarantee with the theorem's name, conditions and assumptions, the sampler's error among them."""
+    claims = {
+        "exact": "every draw has exactly the target law",
+        "certified": f"each draw is within total variation {error:.3g} of the law",
+        "pure": f"each density is within a factor 1 +- {error:.3g} of the law's",
+    }
+    return replace(
+        guarantee,
+        theorem=theorem.name,
+        reference=theorem.reference,
+        conditions=(SOLVER_CONVERGES,),
+        assumptions=(
+            *constants.assumptions,
+            f"sampler tier {spec.tier}: {claims[spec.tier]}",
+            NO_DIAGNOSTICS_ASSUMPTION,
+            EXACT_ARITHMETIC_ASSUMPTION,
+            PUBLIC_PARAMETERS_ASSUMPTION,
+        ),
+        at_delta=None,
+    )
 
 
 class RashomonChainsTheorem(

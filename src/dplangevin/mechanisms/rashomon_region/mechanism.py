@@ -44,8 +44,11 @@ from dplangevin.mechanisms.rashomon_region.planning import GAP_TOLERANCE, Region
 from dplangevin.mechanisms.rashomon_region.spec import CONTRIBUTION_STEP, SlackSpec, slack_spec
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import CheckpointPath, RunState
-from dplangevin.sampling.exact_noise import add_rounded_noise, gaussian_density_scale
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import (
+    add_rounded_noise,
+    add_symmetric_gaussian_noise,
+    gaussian_density_scale,
+)
 
 
 class NoisySlack(AnswerMechanism[SlackSpec]):

@@ -24,7 +24,7 @@ from dplangevin.mechanisms.ridge_whitened.coordinates import MIN_FLOOR, RidgeCoo
 from dplangevin.mechanisms.ridge_whitened.spec import PlannedDescent, RidgeWhitenedSpec
 from dplangevin.mechanisms.whitened.whitening import row_weights, second_moment_sum
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import add_symmetric_gaussian_noise
 
 MIN_FLOOR_OF_COARSE_ROWS = 1e-11
 """Smallest floor, in squared row norms, at which rows are rounded to 20 instead of 24 binary digits: truncation of the
@@ -56,6 +56,9 @@ class RidgeWhitenedDescent(FitMechanism[RidgeWhitenedSpec]):
             raise InvalidParameter("counts of the classes need a column that is known to be constant.")
         if spec.secure:
             row_grid(spec, problem)
+
+    def row_grid(self, spec: RidgeWhitenedSpec, problem: Problem) -> RowGrid:
+        return row_grid(spec, problem)
 
     def execute(self, inputs: MechanismInput[RidgeWhitenedSpec]) -> MechanismOutput:
         """Release counts and moments, run the descent, and return its last iterate, or the mean of the last ones."""

@@ -13,8 +13,7 @@ from dplangevin.mechanisms.ridge_whitened.spec import (
 )
 from dplangevin.mechanisms.whitened.planning import release_noise_std
 from dplangevin.planner import rules
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
+from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, explain_counts, low_signal_warning
 from dplangevin.planner.rules import MOMENT_BUDGET_FRACTION
 from dplangevin.problem import Problem
 

@@ -37,8 +37,11 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_rows,
 )
 from dplangevin.problem import Loss, Problem
-from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import (
+    ByteSource,
+    add_rounded_gaussian_noise,
+    add_symmetric_gaussian_noise,
+)
 
 Floats = NDArray[np.float64]
 SLOPE_STEPS = 2.0**20
@@ -207,7 +210,7 @@ def _release_exact_curvature(
     """Release both from exact sums, to which a record adds a matrix of norm at most max_steps^2 and whole numbers."""
     size, n = data.problem.n_columns, data.problem.n
     sums: NDArray[Any] = to_integers(
-        carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta, largest))
+        carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta, largest, whole=True))
     )
     scale = n * transform.max_steps**2
     matrix = add_symmetric_gaussian_noise(

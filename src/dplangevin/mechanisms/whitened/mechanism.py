@@ -21,7 +21,12 @@ from dplangevin.mechanisms.constant_model import (
     release_mean_counts,
     score_uncertainty,
 )
-from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid, release_gradient
+from dplangevin.mechanisms.exact_gradient import (
+    has_full_limits,
+    limit_records,
+    public_row_grid,
+    release_gradient,
+)
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.run_state import RunState
@@ -56,8 +61,7 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_second_release,
 )
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import ByteSource, add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
@@ -111,6 +115,9 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             check_curvature_problem(problem)
         if spec.secure:
             row_grid(spec, problem)
+
+    def row_grid(self, spec: WhitenedSpec, problem: Problem) -> RowGrid:
+        return row_grid(spec, problem)
 
     def execute(self, inputs: MechanismInput[WhitenedSpec]) -> MechanismOutput:
         """Release the moments, run the descent, and return the weighted mean of the iterates."""
@@ -576,6 +583,8 @@ def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:
     """Return the records with the weights that bound their gradients; integers where sums are exact."""
     if geometry.integer_transform is not None:
         transform = geometry.integer_transform
+        if has_full_limits(data, transform):
+            return data
         return data.with_weights(limit_records, transform.grid, transform)
     row_filter = make_short_row_filter(geometry.transform)
     if row_filter is not None and row_filter.all_short:

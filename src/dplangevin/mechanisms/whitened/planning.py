@@ -11,8 +11,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.whitened.spec import N_SLOPE_MEANS, WhitenedSpec
 from dplangevin.planner import rules
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
+from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, explain_counts, low_signal_warning
 from dplangevin.planner.rules import MOMENT_BUDGET_FRACTION, MomentBudget
 from dplangevin.problem import Problem
 

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_sums import ExactSums
-from dplangevin.data.integer_grids import IntegerTransform, to_integers
+from dplangevin.data.integer_grids import IntegerTransform, RowGrid, to_integers
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
     count_scale,
@@ -174,7 +174,9 @@ class WhitenedDataset(Dataset):
             combined_weights = weights if block.weights is None else weights * block.weights
             yield Block(z, block.labels, combined_weights)
 
-    def sum_over_blocks(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+    def sum_over_blocks(
+        self, task: Callable[..., NDArray[Any]], *arguments: Any, whole: bool = False
+    ) -> NDArray[Any]:
         return self._data.sum_over_blocks(_apply_to_whitened, self._basis, task, *arguments)
 
     def gradient_sum(self, loss: Loss, theta: Floats, rows: ArrayLike | None = None) -> Floats:
@@ -214,6 +216,9 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
         """Refuse a minimiser that cannot be rounded exactly, where that was stated."""
         if spec.secure:
             check_exact_minimizer(problem)
+
+    def row_grid(self, spec: WhitenedObjectiveSpec, problem: Problem) -> RowGrid:
+        return public_row_grid(problem)
 
     def execute(self, inputs: MechanismInput[WhitenedObjectiveSpec]) -> MechanismOutput:
         """Release counts and moment, whiten, and return the perturbed minimiser, or the constant model."""
@@ -261,7 +266,7 @@ def release_counts(
     """Release the means of weight x indicator with noise of this scale; None without one."""
     if density_scale is None:
         return None
-    whole, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
+    whole, scale = data.sum_over_blocks(sum_class_weights, whole=True), count_scale(data.problem)
     noise_std = density_scale * math.sqrt(len(whole) + 1)
     if spec.secure:
         noisy = add_rounded_gamma_noise(whole, Fraction(1), Fraction(density_scale * scale), draws.source)

@@ -20,8 +20,7 @@ from dplangevin.mechanisms.perturbation.spec import calibrate_objective_perturba
 from dplangevin.mechanisms.whitened_objective.mechanism import predict_excess
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec, whitened_constants
 from dplangevin.planner import fit_plan as risk, rules
-from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
+from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, explain_counts, low_signal_warning
 from dplangevin.planner.rules import PureMomentBudget
 from dplangevin.problem import Problem
 

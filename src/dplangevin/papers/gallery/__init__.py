@@ -23,6 +23,7 @@ FIGURES: dict[str, str] = {
     "erm-rates": "erm_rates",
     "sco-rates": "sco_rates",
     "rashomon-rates": "rashomon_rates",
+    "tables": "tables",
     "drift": "drift",
     "split-regimes": "split_regimes",
     "packing": "packing",

@@ -84,8 +84,8 @@ def _read_table(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def _comparison_row(figure: str, what: str, printed: float, drawn: float) -> tuple[str, ...]:
-    off = f"{drawn - printed:+.2f}" if abs(printed) <= 3 else f"{100 * (drawn / printed - 1):+.0f}%"
-    return f"[{figure}](#{figure})", what, f"{printed:.4g}", f"{drawn:.4g}", off
+    difference = f"{drawn - printed:+.2f}" if abs(printed) <= 3 else f"{100 * (drawn / printed - 1):+.0f}%"
+    return f"[{figure}](#{figure})", what, f"{printed:.4g}", f"{drawn:.4g}", difference
 
 
 def _tightness_rows(folder: Path) -> list[tuple[str, ...]]:
@@ -98,10 +98,10 @@ def _tightness_rows(folder: Path) -> list[tuple[str, ...]]:
                 ("upper", "paper, upper (Corollary 2)"),
                 ("lower", "paper, lower (Theorem 3)"),
             ):
-                off = 100 * (float(runs) / float(row[bound]) - 1)
+                percent = 100 * (float(runs) / float(row[bound]) - 1)
                 what = f"order 10, {row['steps']} steps, {name} bound; runs of the library"
                 figure = ("[tightness](#tightness)", what, f"{float(row[bound]):.4g}", f"{float(runs):.4g}")
-                rows.append((*figure, f"{off:+.1f}%"))
+                rows.append((*figure, f"{percent:+.1f}%"))
     return rows
 
 

@@ -57,10 +57,10 @@ def draw(output: Path, *, quick: bool) -> str:
     _draw.save_figure(figure, output / "counting-error.svg")
     rows = [(k, *(curves[name][i] for name in curves), best[i]) for i, k in enumerate(sizes)]
     _draw.write_table(output / "counting-error.csv", ["queries", *curves, "best p"], rows)
-    return _describe(sizes, np.array(curves["best p"]) / base, np.array(curves["p = 4"]) / base)
+    return _summarize(sizes, np.array(curves["best p"]) / base, np.array(curves["p = 4"]) / base)
 
 
-def _describe(sizes: tuple[int, ...], best: np.ndarray, four: np.ndarray) -> str:
+def _summarize(sizes: tuple[int, ...], best: np.ndarray, four: np.ndarray) -> str:
     gains = ", ".join(f"{100 * (1 - ratio):.1f}% at k = {k:,}" for k, ratio in zip(sizes, best, strict=True))
     sigma = GeneralizedGaussianMechanism(k=1000, epsilon=EPSILON, delta=DELTA, p=4.0).sigma
     thesis = 185 * math.sqrt(1000 * 4 * math.log(1 / DELTA)) / EPSILON

@@ -41,7 +41,7 @@ def draw(output: Path, *, quick: bool) -> str:
     right.legend(frameon=False, fontsize=8.5)
     _draw.save_figure(figure, output / "drift.svg")
     _draw.write_table(output / "drift.csv", ["dimension", "horizon", "time", "value"], rows)
-    return _describe(moved)
+    return _summarize(moved)
 
 
 def path_temperature(time: float) -> float:
@@ -69,7 +69,7 @@ def diffuse(
     return np.linspace(0.0, time, steps + 1), radii, np.linalg.norm(theta - start, axis=1)
 
 
-def _describe(moved: dict[int, Floats]) -> str:
+def _summarize(moved: dict[int, Floats]) -> str:
     largest = max(moved)
     far = float(np.mean(moved[largest]))
     brownian = np.sqrt(2 / 100)

@@ -53,7 +53,7 @@ def draw(output: Path, *, quick: bool) -> str:
     _draw.save_figure(figure, output / "langevin-steps.svg")
     header = ["condition", "dimension", "time", "thesis route", "girsanov", "underdamped", "quadratic"]
     _draw.write_table(output / "langevin-steps.csv", header, rows)
-    return _describe(rows)
+    return _summarize(rows)
 
 
 def thesis_steps(k: int, condition: float, order: float, tau: float) -> float:
@@ -118,7 +118,7 @@ def _gaussian_renyi(first: np.ndarray, second: np.ndarray, order: float) -> floa
     return float(-0.5 * np.sum(logs) / (order - 1))
 
 
-def _describe(rows: Sequence[tuple[float, ...]]) -> str:
+def _summarize(rows: Sequence[tuple[float, ...]]) -> str:
     condition, k, _, thesis, girsanov, _, quadratic = rows[0]
     return (
         f"Setting: 1-strongly convex, condition number 10 or 100, order 2, both directions, start N(0, I).\n"

@@ -55,7 +55,7 @@ def draw(output: Path, *, quick: bool) -> str:
     _draw.save_figure(figure, output / "plateau.svg")
     header = ["order", "steps", "composition", "our bound", "lower bound"]
     _draw.write_table(output / "plateau.csv", header, rows)
-    return _describe(ends)
+    return _summarize(ends)
 
 
 def _spec(steps: int) -> NoisyGradientSpec:
@@ -84,7 +84,7 @@ def _exact_walk_divergence(steps: int, order: float) -> float:
     return max(renyi_divergence(laws[0], laws[1], order), renyi_divergence(laws[1], laws[0], order))
 
 
-def _describe(ends: dict[float, list[float]]) -> str:
+def _summarize(ends: dict[float, list[float]]) -> str:
     from dplangevin.accounting.sampled_gaussian import renyi_poisson
     from dplangevin.papers.noisy_sgd_formulas import printed_definition_2_5
 

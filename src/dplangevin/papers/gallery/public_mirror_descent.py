@@ -218,7 +218,7 @@ def write_figure(output: Path, table: Table) -> str:
     _draw.write_table(
         output / "public-mirror-descent.csv", ("dimension", "method", "error", "half_width", "runs"), rows
     )
-    return "\n".join([*(_describe(k, table) for k in dimensions), _describe_verdict(dimensions, table)])
+    return "\n".join([*(_summarize(k, table) for k in dimensions), _describe_verdict(dimensions, table)])
 
 
 def _mean_interval(values: list[float]) -> tuple[float, float, int]:
@@ -229,7 +229,7 @@ def _mean_interval(values: list[float]) -> tuple[float, float, int]:
     return float(np.mean(values)), width, len(values)
 
 
-def _describe(dimension: int, table: Table) -> str:
+def _summarize(dimension: int, table: Table) -> str:
     parts = [
         f"{NAMES[name]} {table[dimension, name][0]:.5f} ± {table[dimension, name][1]:.5f}" for name in NAMES
     ]

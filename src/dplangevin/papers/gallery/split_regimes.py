@@ -45,7 +45,7 @@ def draw(output: Path, *, quick: bool) -> str:
     _draw.save_figure(figure, output / "split-regimes.svg")
     rows = [(float(t), *(curve[i] for curve in curves.values())) for i, t in enumerate(times)]
     _draw.write_table(output / "split-regimes.csv", ["time", *curves], rows)
-    return _describe(constants, stationary)
+    return _summarize(constants, stationary)
 
 
 def _mu(constants: Constants, time: float) -> float:
@@ -61,7 +61,7 @@ def exact_mu(time: float) -> float:
     return SENSITIVITY / RIDGE * decay / math.sqrt(variance)
 
 
-def _describe(constants: Constants, stationary: float) -> str:
+def _summarize(constants: Constants, stationary: float) -> str:
     late = ORDER * _mu(constants, 10.0) ** 2 / 2
     printed = paper.paper_last_iterate_divergence(ORDER, BETA, SENSITIVITY, RIDGE, 10.0)
     short = ORDER * _mu(constants, 1e-3) ** 2 / 2

@@ -100,14 +100,15 @@ def draw(output: Path, *, quick: bool) -> str:
     _draw.write_table(
         output / "tightness.csv", ["order", "steps", *(name for name, _ in _CURVES), "attained by runs"], rows
     )
-    return _describe(measured)
+    return _summarize(measured)
 
 
-def _describe(measured: dict[int, float]) -> str:
-    off = max(
+def _summarize(measured: dict[int, float]) -> str:
+    relative_error = max(
         abs(10 * mu**2 / 2 / paper.quadratic_exact(order=10, n_steps=k, **SETTING) - 1)
         for k, mu in measured.items()
     )
+    agreement = "1e-9" if relative_error <= 1e-9 else f"{relative_error:.1e}"
     ratios = []
     for k in (10, 100, 500):
         upper = paper.chourasia_quadratic(order=10, n_steps=k, **SETTING)
@@ -125,7 +126,7 @@ def _describe(measured: dict[int, float]) -> str:
     return (
         "Agrees: the divergence levels off while composition grows in proportion to the number of steps.\n"
         "The dots come from runs of the library on |theta - x|^2 / 2, not from a formula: what they attain is the "
-        f"exact value within {'1e-9' if off <= 1e-9 else f'{off:.1e}'} (relative), at every number of steps tried.\n"
+        f"exact value within {agreement} (relative), at every number of steps tried.\n"
         f"Differs: the paper reads a factor of two between its bounds as slack of the upper one. The exact value "
         f"(which the optimal shift bound attains) shows that it is the lower bound's: upper / exact is "
         f"{ratios[0]:.2f}, {ratios[1]:.2f}, {ratios[2]:.2f} at 10, 100, 500 steps.\n"

@@ -1,6 +1,6 @@
 """Losses of a linear score, each with bounds on its slope and curvature, and losses of whole records."""
 
-from dplangevin.problem.losses.base import Loss, ModelDefaults
+from dplangevin.problem.losses.base import Clipped, Loss, ModelDefaults
 from dplangevin.problem.losses.classification import (
     Logistic,
     MulticlassHinge,
@@ -8,7 +8,6 @@ from dplangevin.problem.losses.classification import (
     SmoothedHinge,
     Softmax,
 )
-from dplangevin.problem.losses.clipped import Clipped
 from dplangevin.problem.losses.record import Bump, RadialHuber, RecordLoss
 from dplangevin.problem.losses.regression import Huber, Mean, Poisson, SmoothedPinball, Squared
 

@@ -245,15 +245,18 @@ class Softmax(MulticlassLoss):
         return np.asarray(np.log(np.exp(below).sum(axis=-1)) - own, np.float64)
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        slopes = np.moveaxis(_softmax(score), -1, 0)
+        # class by class in memory, where operations across classes are as fast as others
+        return self.slopes_in_place(np.moveaxis(np.array(np.moveaxis(score, -1, 0), np.float64), 0, -1), y)
+
+    def slopes_in_place(self, scores: FloatArray, y: FloatArray) -> FloatArray:
+        slopes = np.moveaxis(scores, -1, 0)
+        _to_probabilities(slopes)
         for k in range(self.n_classes):
             slopes[k] -= np.equal(y, k)
         if self.slope_clip is not None:
-            square = slopes[0] * slopes[0]
-            for slope in slopes[1:]:
-                square = square + slope * slope
+            square = np.add.reduce(slopes * slopes, axis=0)
             slopes *= self.slope_clip / np.maximum(np.sqrt(square), self.slope_clip)
-        return np.moveaxis(slopes, 0, -1)
+        return scores
 
     def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
         if self.slope_clip is not None:
@@ -292,18 +295,17 @@ class Softmax(MulticlassLoss):
 
 
 def _softmax(score: FloatArray) -> FloatArray:
-    """Return probabilities [..., K], stored class by class: what a record gets does not depend on its place."""
-    classes = np.moveaxis(np.asarray(score, np.float64), -1, 0)
-    top = np.array(classes[0])
-    for own in classes[1:]:
-        np.maximum(top, own, out=top)
-    probabilities = np.subtract(classes, top, order="C")
-    np.exp(probabilities, out=probabilities)
-    total = np.array(probabilities[0])
-    for own in probabilities[1:]:
-        total += own
-    probabilities /= total
+    """Return probabilities [..., K], stored class by class."""
+    probabilities = np.array(np.moveaxis(score, -1, 0), np.float64, order="C")
+    _to_probabilities(probabilities)
     return np.moveaxis(probabilities, 0, -1)
+
+
+def _to_probabilities(classes: FloatArray) -> None:
+    """Turn scores [K, ...] into probabilities, in place: what a record gets does not depend on its place."""
+    classes -= np.maximum.reduce(classes, axis=0)
+    np.exp(classes, out=classes)
+    classes /= np.add.reduce(classes, axis=0)
 
 
 @final

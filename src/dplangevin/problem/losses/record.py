@@ -47,6 +47,7 @@ class RecordLoss(Loss):
     """
 
     name: ClassVar[str] = "record"
+    clips_own_gradients: ClassVar[bool] = True
     bounded_values: ClassVar[bool] = False
     """Whether `record_values` vary by at most gradient_bound times the diameter; trusted for built-in losses only."""
     value_range: tuple[float, float] | None = None

@@ -1,4 +1,4 @@
-"""Schedules, theorems and mechanisms of draws: what is promised, what is refused, and what leaves a run."""
+"""Specs, theorems and mechanisms of draws: what is guaranteed, what is refused, and what leaves a run."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_lens_draws_the_gaussian_it_says():
         LensSupport(center=np.array([2.0, 0.0]), outer=1.0, inner=0.5)
 
 
-# --- promises ------------------------------------------------------------------------------------------------
+# --- guarantees ------------------------------------------------------------------------------------------------
 
 
 def test_exact_exponential_is_pure_and_concentrated():
@@ -248,18 +248,18 @@ def test_exact_exponential_is_pure_and_concentrated():
     assert part.rdp(np.array([1.01]))[0] <= 1.01 / 8 * (1 + 1e-6)
 
 
-def test_gaussian_promise_beside_the_pure_one():
+def test_gaussian_guarantee_beside_the_pure_one():
     """T39: the epsilon = 1 draw is also 0.057735-GDP, and that one is reported where delta > 0."""
-    schedule = ExponentialSpec(inverse_temperature=7500.0)
-    guarantee = certify_plan(CONSTANTS, schedule, delta=1e-6)
+    spec = ExponentialSpec(inverse_temperature=7500.0)
+    guarantee = certify_plan(CONSTANTS, spec, delta=1e-6)
     assert guarantee.mu == pytest.approx(0.057735, rel=1e-4)
     assert guarantee.epsilon() == pytest.approx(0.2206, rel=1e-3)
-    assert certify_plan(CONSTANTS, schedule, delta=0.0).epsilon() == pytest.approx(1.0)
+    assert certify_plan(CONSTANTS, spec, delta=0.0).epsilon() == pytest.approx(1.0)
     flat = replace(CONSTANTS, strong_convexity=0.0)
-    assert certify_plan(flat, schedule, delta=1e-6).theorem == "exponential-mechanism"
+    assert certify_plan(flat, spec, delta=1e-6).theorem == "exponential-mechanism"
 
 
-def test_tiers_are_named_and_priced():
+def test_tiers_are_named_and_accounted():
     chain = {"inverse_temperature": 7000.0, "step_size": 2e-3, "n_steps": 20_000}
     pure = certify_plan(
         CONSTANTS, ExponentialSpec(tier="pure", **chain), delta=0.0, theorem="exponential-mechanism"
@@ -277,7 +277,7 @@ def test_tiers_are_named_and_priced():
         assert any(f"sampler tier {tier}" in word for word in guarantee.assumptions)
 
 
-def test_too_few_steps_promise_nothing():
+def test_too_few_steps_guarantee_nothing():
     few = ExponentialSpec(inverse_temperature=7000.0, tier="pure", step_size=1e-4, n_steps=5)
     with pytest.raises(NotPrivateError, match="too short"):
         certify_plan(CONSTANTS, few, delta=0.0)
@@ -300,35 +300,35 @@ def test_running_time_is_stated():
     assert any("at least 30 seconds" in word for word in padded.assumptions)
 
 
-def test_iterated_promise_is_the_sum():
+def test_iterated_guarantee_is_the_sum():
     draws = tuple(ExponentialSpec(inverse_temperature=beta) for beta in (1000.0, 9000.0))
-    schedule = IteratedExponentialSpec(draws=draws, radii=(0.25,))
-    total = certify_plan(CONSTANTS, schedule, delta=0.0)
+    spec = IteratedExponentialSpec(draws=draws, radii=(0.25,))
+    total = certify_plan(CONSTANTS, spec, delta=0.0)
     assert total.epsilon() == pytest.approx(1000 / 7500 + 9000 / 7500 * 0.25, rel=1e-6)
-    assert schedule.diameters(2.0) == (2.0, 0.5)
-    wider = replace(schedule, radii=(5.0,))  # never wider than the first set
+    assert spec.diameters(2.0) == (2.0, 0.5)
+    wider = replace(spec, radii=(5.0,))  # never wider than the first set
     assert wider.diameters(2.0) == (2.0, 2.0)
 
 
-def test_process_promises():
+def test_process_guarantees():
     """T15 and T17 through plans, and T41: averaging and projecting cost nothing, other iterates raise."""
     constants = Constants(n=1000, lipschitz=25.0, smoothness=0.3, strong_convexity=0.3)  # Delta = .05
-    schedule = LangevinSpec(inverse_temperature=50.0, time_step=0.01, n_steps=7)
-    assert certify_plan(constants, schedule, delta=1e-6).mu == pytest.approx(0.44530078, rel=1e-6)
-    path = certify_plan(constants, replace(schedule, release="trajectory"), delta=1e-6)
+    spec = LangevinSpec(inverse_temperature=50.0, time_step=0.01, n_steps=7)
+    assert certify_plan(constants, spec, delta=1e-6).mu == pytest.approx(0.44530078, rel=1e-6)
+    path = certify_plan(constants, replace(spec, release="trajectory"), delta=1e-6)
     assert path.mu == pytest.approx(0.467707, rel=1e-5)
     for release in ("average", "trajectory"):
-        assert certify_plan(constants, replace(schedule, release=release), delta=1e-6).mu == path.mu
+        assert certify_plan(constants, replace(spec, release=release), delta=1e-6).mu == path.mu
     with pytest.raises(AssumptionFailed, match="function of the whole path"):
-        certify_plan(constants, replace(schedule, release="average"), delta=1e-6, theorem="optimal-shift")
+        certify_plan(constants, replace(spec, release="average"), delta=1e-6, theorem="optimal-shift")
 
 
-def test_power_schedule():
+def test_power_spec():
     beta = power_temperatures(100.0, 0.5, 4)
     np.testing.assert_allclose(beta, 100 * np.sqrt([0.25, 0.5, 0.75, 1.0]))
-    schedule = LangevinSpec(inverse_temperature=beta, time_step=0.01, n_steps=4, release="average")
+    spec = LangevinSpec(inverse_temperature=beta, time_step=0.01, n_steps=4, release="average")
     constants = Constants(n=100, lipschitz=1.0)
-    assert certify_plan(constants, schedule, delta=1e-6).mu == pytest.approx(
+    assert certify_plan(constants, spec, delta=1e-6).mu == pytest.approx(
         0.02 * math.sqrt(0.01 * 25_000 / 2), rel=1e-6
     )
     with pytest.raises(InvalidParameter, match="exceed -1/2"):
@@ -352,7 +352,7 @@ def test_power_schedule():
         ({"padding": -1.0}, "padding"),
     ],
 )
-def test_bad_schedules(fields, word):
+def test_bad_specs(fields, word):
     with pytest.raises(InvalidParameter, match=word):
         ExponentialSpec(**{"inverse_temperature": 1.0, **fields})
 
@@ -374,7 +374,7 @@ def test_bad_processes(fields, word):
         LangevinSpec(**{"inverse_temperature": 1.0, "time_step": 0.1, "n_steps": 3, **fields})
 
 
-def test_bad_iterated_schedules():
+def test_bad_iterated_specs():
     draw = ExponentialSpec(inverse_temperature=1.0)
     with pytest.raises(InvalidParameter, match="one radius fewer"):
         IteratedExponentialSpec(draws=(draw, draw))
@@ -421,21 +421,21 @@ def test_hypotheses_are_refused_by_name():
 
 
 @pytest.mark.parametrize(
-    ("problem", "schedule", "word"),
+    ("problem", "spec", "word"),
     [
         (logistic(constraint=Simplex()), ExponentialSpec(inverse_temperature=1.0), "ball or a box"),
         (logistic(ridge=0.0, p=4), ExponentialSpec(inverse_temperature=1.0), "no exact draw is known"),
         (logistic(p=8), ExponentialSpec(inverse_temperature=1.0, grid=20), "more than 1000000"),
     ],
 )
-def test_draws_that_cannot_be_made_are_refused_before_the_ledger(problem, schedule, word):
-    class Spender:
+def test_draws_that_cannot_be_made_are_refused_before_the_ledger(problem, spec, word):
+    class CountingAccount:
         def reserve(self, plan):
             raise AssertionError("charged")
 
-    plan = Plan(problem=problem, spec=schedule, delta=0.0)
+    plan = Plan(problem=problem, spec=spec, delta=0.0)
     with pytest.raises((AssumptionFailed, InvalidParameter), match=word):
-        run_plan(plan, records(problem), 0, ledger=Spender())
+        run_plan(plan, records(problem), 0, ledger=CountingAccount())
 
 
 # --- runs ----------------------------------------------------------------------------------------------------
@@ -443,8 +443,8 @@ def test_draws_that_cannot_be_made_are_refused_before_the_ledger(problem, schedu
 
 def test_a_grid_serves_losses_that_are_not_convex():
     problem = replace(logistic(ridge=0.0), loss=Sigmoid())
-    schedule = ExponentialSpec(inverse_temperature=4000.0, grid=15)
-    release = run_plan(Plan(problem=problem, spec=schedule, delta=0.0), records(problem), 1)
+    spec = ExponentialSpec(inverse_temperature=4000.0, grid=15)
+    release = run_plan(Plan(problem=problem, spec=spec, delta=0.0), records(problem), 1)
     points = grid_points(BallSupport(dimension=2, radius=1.0), 15)
     assert np.linalg.norm(points - release.value[:, None], axis=0).min() < 1e-12
     assert release.value[0] > 0.4  # the labels follow the first feature
@@ -455,17 +455,17 @@ def test_a_grid_serves_losses_that_are_not_convex():
 def test_padding_makes_a_run_last():
     problem = logistic(p=1)
     for padding in (0.0, 0.6):
-        schedule = ExponentialSpec(inverse_temperature=20.0, padding=padding)
+        spec = ExponentialSpec(inverse_temperature=20.0, padding=padding)
         start = time.monotonic()
-        run_plan(Plan(problem=problem, spec=schedule, delta=0.0), records(problem), 1)
+        run_plan(Plan(problem=problem, spec=spec, delta=0.0), records(problem), 1)
         assert time.monotonic() - start >= padding
 
 
 def test_the_chain_makes_a_public_number_of_steps():
     """Whatever the data: the iteration count is in the plan."""
     problem = logistic()
-    schedule = ExponentialSpec(inverse_temperature=50.0, tier="certified", step_size=0.05, n_steps=30)
-    plan = Plan(problem=problem, spec=schedule, delta=1e-6)
+    spec = ExponentialSpec(inverse_temperature=50.0, tier="certified", step_size=0.05, n_steps=30)
+    plan = Plan(problem=problem, spec=spec, delta=1e-6)
     from dplangevin._progress import progress
 
     for seed in (0, 1):

@@ -1,4 +1,4 @@
-"""The exponential mechanism, its iteration and what a certified draw keeps of its promise."""
+"""The exponential mechanism, its iteration and what a certified draw keeps of its guarantee."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ def test_iterated_diameters():
     strong = constants(strong_convexity=1.0, smoothness=1.25)
     expected = [2, 0.39973, 0.24085, 0.20934, 0.20543]
     for k, diameter in enumerate(expected, start=1):
-        schedule = plan_stages(strong, 1.0, 1e-6, 2.0, n_stages=k)
-        assert schedule.stages[-1].diameter == pytest.approx(diameter, rel=1e-4)
-        assert math.fsum(schedule.epsilons) <= 1.0
-        assert math.fsum(schedule.epsilons) == pytest.approx(1.0, abs=1e-14)
-        assert schedule.epsilons[-1] == pytest.approx(2 ** (k - 1) / (2**k - 1))
+        spec = plan_stages(strong, 1.0, 1e-6, 2.0, n_stages=k)
+        assert spec.stages[-1].diameter == pytest.approx(diameter, rel=1e-4)
+        assert math.fsum(spec.epsilons) <= 1.0
+        assert math.fsum(spec.epsilons) == pytest.approx(1.0, abs=1e-14)
+        assert spec.epsilons[-1] == pytest.approx(2 ** (k - 1) / (2**k - 1))
     best = plan_stages(strong, 1.0, 1e-6, 2.0)
     assert len(best.stages) == 4
     assert 20 / best.stages[-1].inverse_temperature == pytest.approx(0.000523, rel=2e-3)
@@ -151,10 +151,10 @@ def test_iterated_diameters():
 
 
 def test_iterated_temperatures_spend_their_budget():
-    schedule = plan_stages(constants(strong_convexity=1.0, smoothness=1.25), 1.0, 1e-6, 2.0, n_stages=3)
-    for stage in schedule.stages:
+    spec = plan_stages(constants(strong_convexity=1.0, smoothness=1.25), 1.0, 1e-6, 2.0, n_stages=3)
+    for stage in spec.stages:
         assert stage.inverse_temperature * (2 / 30_000) * stage.diameter <= stage.epsilon
-    assert sum(schedule.epsilons) == pytest.approx(1.0, abs=1e-12)
+    assert sum(spec.epsilons) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_iterated_rate():
@@ -176,8 +176,8 @@ def test_iterated_gamma_quantiles():
 
 def test_iterated_zcdp_and_population():
     strong = constants(strong_convexity=1.0, smoothness=1.25)
-    schedule = plan_stages(strong, 0.02, 1e-6, 2.0, n_stages=3, budget_unit="zcdp")
-    assert sum(e**2 for e in schedule.epsilons) / 8 == pytest.approx(0.02, rel=1e-9)
+    spec = plan_stages(strong, 0.02, 1e-6, 2.0, n_stages=3, budget_unit="zcdp")
+    assert sum(e**2 for e in spec.epsilons) / 8 == pytest.approx(0.02, rel=1e-9)
     wide = plan_stages(strong, 1.0, 1e-6, 2.0, n_stages=2, population=True)
     narrow = plan_stages(strong, 1.0, 1e-6, 2.0, n_stages=2)
     # amendment 9: L, not 2L
@@ -294,7 +294,7 @@ def test_capped_rejection_by_enumeration():
         assert np.sum(np.maximum(p - math.exp(epsilon) * q, 0)) <= max(qa, qb) + 1e-12
 
 
-def test_links_of_approximate_promises_chain():
+def test_links_of_approximate_guarantees_chain():
     """Vector 31: three links of (1, .001) chain to .0111073 = delta (1 + e + e^2), not .003."""
     p = [0.0, 0.0, 0.0, 0.001]
     for i in (2, 1, 0):

@@ -261,22 +261,22 @@ def test_pure_noise_gives_the_default_range() -> None:
     assert found.count((-1.0, 1.0)) >= 39
 
 
-def test_pure_noise_of_a_pure_promise_too() -> None:
+def test_pure_noise_of_a_pure_guarantee_too() -> None:
     """Geometric noise has longer tails: 200 empty columns, of which each shows somebody with chance below 0.002."""
-    schedule = calibrate_learned_schema(
+    spec = calibrate_learned_schema(
         n_numbers=200, n_cells=N_COARSE_CELLS, n_categories=0, adjacency="replace-one", epsilon=1.0
     )
-    plan = CertifiedSpec(spec=schedule, delta=0.0)
+    plan = CertifiedSpec(spec=spec, delta=0.0)
     noisy = (
         LearnedSchemaMechanism().run(plan, lambda: CellCounts(np.zeros((200, N_COARSE_CELLS)), []), 0).cells
     )
-    found = [find_populated_cells(cells, count_noise_std(schedule), 1000) for cells in noisy]
+    found = [find_populated_cells(cells, count_noise_std(spec), 1000) for cells in noisy]
     assert found.count(None) >= 197
 
 
 def test_labels_below_the_threshold_never_leave() -> None:
-    schedule = labels_only(1, "add-remove", 1.0, 20.0)
-    plan = CertifiedSpec(spec=schedule, delta=1e-5)
+    spec = labels_only(1, "add-remove", 1.0, 20.0)
+    plan = CertifiedSpec(spec=spec, delta=1e-5)
     exact = CellCounts(np.zeros((0, 0)), [{"rare": 5, "common": 50}])
     found = LearnedSchemaMechanism().run(plan, lambda: exact, 0)
     assert list(found.labels[0]) == ["common"]

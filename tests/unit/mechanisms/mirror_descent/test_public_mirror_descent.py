@@ -55,7 +55,7 @@ def problem(loss: str = "squared", constraint: str = "space", **changes: Any) ->
     return Problem(**(options | changes))
 
 
-def schedule(**changes: Any) -> PublicMirrorSpec:
+def make_spec(**changes: Any) -> PublicMirrorSpec:
     return PublicMirrorSpec(**({"step_size": 0.5, "noise_std": 0.2, "n_steps": 7} | changes))
 
 
@@ -70,13 +70,13 @@ def test_the_half_square_is_noisy_gradient_descent_step_for_step(constraint: str
     of = problem("squared", constraint, ridge=0.1)
     sizes = tuple(0.1 * (t + 1) for t in range(7))
     identity = QuadraticMap(np.eye(4), start=np.zeros(4), constraint=of.constraint)
-    mirrored = released(identity, of, schedule(step_size=sizes, release=release))
+    mirrored = released(identity, of, make_spec(step_size=sizes, release=release))
     plain = NoisyGradientSpec(step_size=sizes, noise_std=0.2, n_steps=7, release=release)
     plan = Plan(problem=of, spec=plain, delta=1e-5, theorem="composition")
     expected = NoisyGradientDescent().run(plan, ArrayDataset(X, Y, of), 3).value
     assert np.allclose(mirrored, expected, rtol=0, atol=1e-12)
     assert np.array_equal(
-        released(identity, of, schedule(step_size=sizes, release=release, mode="gradient")), expected
+        released(identity, of, make_spec(step_size=sizes, release=release, mode="gradient")), expected
     )
 
 
@@ -104,27 +104,29 @@ def test_noise_vector_33(changes: dict[str, Any], expected: float) -> None:
     assert noise == pytest.approx(expected, rel=1e-6)
     thesis = math.sqrt(8 * 0.03**2 * 60 * math.log(1e5)) / 1e4
     assert thesis == pytest.approx(2.2301533e-4, rel=1e-6)
-    plan = CertifiedSpec(constants=constants, spec=schedule(noise_std=noise, n_steps=60), delta=1e-5)
+    plan = CertifiedSpec(constants=constants, spec=make_spec(noise_std=noise, n_steps=60), delta=1e-5)
     assert 1 - 1e-6 < plan.guarantee.epsilon() <= 1
 
 
-@given(noises=st.lists(st.floats(0.01, 10), min_size=1, max_size=6), sides=st.sampled_from([1, 2]))
+@given(
+    noises=st.lists(st.floats(0.01, 10), min_size=1, max_size=6), n_changed_records=st.sampled_from([1, 2])
+)
 @settings(max_examples=50, deadline=None)
-def test_the_price_is_one_gaussian(noises: list[float], sides: int) -> None:
-    of = problem(adjacency="replace-one" if sides == 2 else "add-remove")
-    plan = Plan(problem=of, spec=schedule(noise_std=tuple(noises), n_steps=len(noises)), delta=1e-5)
-    expected = sides * of.constants.lipschitz / of.n * math.sqrt(sum(1 / x**2 for x in noises))
+def test_the_price_is_one_gaussian(noises: list[float], n_changed_records: int) -> None:
+    of = problem(adjacency="replace-one" if n_changed_records == 2 else "add-remove")
+    plan = Plan(problem=of, spec=make_spec(noise_std=tuple(noises), n_steps=len(noises)), delta=1e-5)
+    expected = n_changed_records * of.constants.lipschitz / of.n * math.sqrt(sum(1 / x**2 for x in noises))
     assert plan.guarantee.mu is not None
     assert expected <= plan.guarantee.mu <= expected * (1 + 1e-6) + 1e-9
 
 
-def test_the_promise_says_what_is_protected_and_zero_steps_are_free() -> None:
+def test_the_guarantee_says_what_is_protected_and_zero_steps_are_free() -> None:
     of = problem()
-    plan = Plan(problem=of, spec=schedule(n_steps=0), delta=1e-5)
+    plan = Plan(problem=of, spec=make_spec(n_steps=0), delta=1e-5)
     assert plan.guarantee.epsilon() == 0
     assert any("public data set is not protected" in words for words in plan.guarantee.assumptions)
     mirror = public_mirror_map(X, Y, of)
-    assert np.array_equal(released(mirror, of, schedule(n_steps=0)), mirror.start)
+    assert np.array_equal(released(mirror, of, make_spec(n_steps=0)), mirror.start)
 
 
 @pytest.mark.parametrize("constraint", SETS)
@@ -176,9 +178,9 @@ def test_the_secular_equation(seed: int, radius: float, spread: float) -> None:
 
 def test_mix_with_weight_one_is_the_warm_start_and_less_pulls_back() -> None:
     of, mirror = problem(), public_mirror_map(X, Y, problem())
-    warm = released(mirror, of, schedule(mode="gradient"))
-    assert np.array_equal(released(mirror, of, schedule(mode="mix", mixing=1.0)), warm)
-    mixed = released(mirror, of, schedule(mode="mix", mixing=tuple([0.5] * 7)))
+    warm = released(mirror, of, make_spec(mode="gradient"))
+    assert np.array_equal(released(mirror, of, make_spec(mode="mix", mixing=1.0)), warm)
+    mixed = released(mirror, of, make_spec(mode="mix", mixing=tuple([0.5] * 7)))
     assert np.linalg.norm(mixed - mirror.start) < np.linalg.norm(warm - mirror.start)
 
 
@@ -204,9 +206,9 @@ def test_sample_parts_and_smoothing() -> None:
         ({"noise_std": 0.0}, "noise_std must be positive"),
     ],
 )
-def test_bad_schedules(changes: dict[str, Any], words: str) -> None:
+def test_bad_specs(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
-        schedule(**changes)
+        make_spec(**changes)
 
 
 def test_bad_maps() -> None:
@@ -217,10 +219,10 @@ def test_bad_maps() -> None:
         public_mirror_map(X[:3], Y[:3], of, ridge=0.0)
     with pytest.warns(UserWarning, match=r"3 rows for 4 parameters.*ridge = .* is added"):
         public_mirror_map(X[:3], Y[:3], of)
-    twin = np.column_stack([X[:, 0], X[:, 0], X[:, 1]])
+    copy = np.column_stack([X[:, 0], X[:, 0], X[:, 1]])
     for loss in ("squared", "logistic"):
         with pytest.raises(InvalidParameter, match=r"mirror map is singular.*State a larger ridge"):
-            public_mirror_map(twin, Y, problem(loss), ridge=0.0)
+            public_mirror_map(copy, Y, problem(loss), ridge=0.0)
     with pytest.raises(InvalidParameter, match="symmetric"):
         QuadraticMap(np.array([[1.0, 2.0], [0.0, 1.0]]), start=np.zeros(2))
     with pytest.raises(InvalidParameter, match="one target each"):
@@ -229,7 +231,7 @@ def test_bad_maps() -> None:
 
 def test_bad_runs() -> None:
     of = problem()
-    plan = Plan(problem=of, spec=schedule(), delta=1e-5)
+    plan = Plan(problem=of, spec=make_spec(), delta=1e-5)
     data = ArrayDataset(X, Y, of)
     with pytest.raises(InvalidParameter, match="mirror map has 2 coordinates but the problem has 4"):
         PublicMirrorDescent(QuadraticMap(np.eye(2), start=np.zeros(2))).run(plan, data, 0)

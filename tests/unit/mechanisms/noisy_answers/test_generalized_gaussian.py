@@ -245,7 +245,7 @@ def test_cut_points_invert_the_loss(p: float, shift: float) -> None:
     assert privacy_loss(cuts, p, shift) == pytest.approx(goals, rel=1e-9, abs=1e-12 * goals[-1])
 
 
-def test_a_loss_without_finite_mass_gives_no_promise() -> None:
+def test_a_loss_without_finite_mass_gives_no_guarantee() -> None:
     dead = DiscretePLD(step=0.1, first=-1, mass=np.zeros(3), infinity=0.5, count=1)
     assert LossSum(dead).delta(1.0) == 1.0
     assert certified_delta(8, 6.0, 2, 20.0) == 1.0
@@ -275,14 +275,14 @@ def test_renyi_is_looser_than_the_certificate(k: int, p: float, sigma: float, va
     assert part.epsilon(1e-6) == pytest.approx(1.0, abs=2e-3)
 
 
-def promise(*parts: object) -> Guarantee:
+def make_guarantee(*parts: object) -> Guarantee:
     return Guarantee(parts=parts, adjacency="replace-one", release="x", theorem="x", reference="x")  # type: ignore[arg-type]
 
 
 def test_four_uses_are_four_times_the_counts() -> None:
     one = GeneralizedGaussian(p=4, shift=1 / 270.6, changed=1000, answers=1000)
     all_at_once = GeneralizedGaussian(p=4, shift=1 / 270.6, changed=4000, answers=4000)
-    composed = (4 * promise(one)).epsilon(1e-6)
+    composed = (4 * make_guarantee(one)).epsilon(1e-6)
     assert all_at_once.epsilon(1e-6) <= composed <= all_at_once.epsilon(1e-6) * 1.001
 
 
@@ -290,7 +290,7 @@ def test_composition_with_gaussian_parts_is_the_gaussian_one() -> None:
     part = GeneralizedGaussian(p=2, shift=1 / 270.0, changed=1000, answers=1000)
     mu = math.sqrt(2000) / 270
     exact = cv.gdp_epsilon(math.hypot(mu, 0.2), 1e-6)
-    found = (promise(part) + promise(Gaussian(mu=0.2))).epsilon(1e-6)
+    found = (make_guarantee(part) + make_guarantee(Gaussian(mu=0.2))).epsilon(1e-6)
     assert exact <= found <= exact * 1.001
 
 
@@ -299,7 +299,7 @@ def test_laplace_part_is_pure_too_and_groups_grow() -> None:
     assert part.pure_epsilon() == pytest.approx(1.0)
     assert part.epsilon(0.0) == pytest.approx(1.0)
     assert part.epsilon(1e-6) < 1.0
-    assert (promise(part) + promise(Pure(value=0.5))).epsilon(0.0) == pytest.approx(1.5)
+    assert (make_guarantee(part) + make_guarantee(Pure(value=0.5))).epsilon(0.0) == pytest.approx(1.5)
     group = part.group(3)
     assert isinstance(group, GeneralizedGaussian)
     assert (group.changed, group.shift) == (12, pytest.approx(0.3))
@@ -484,7 +484,7 @@ def test_bad_input(change: dict[str, object], words: str) -> None:
         GeneralizedGaussianMechanism(**({"k": 10, "epsilon": 1, "delta": 1e-6} | change))  # type: ignore[arg-type]
 
 
-def test_a_pure_promise_needs_laplace() -> None:
+def test_a_pure_guarantee_needs_laplace() -> None:
     noise = NoisyAnswersSpec(answers=3, changed=3, sensitivity=1, p=1.5, sigma=10)
     with pytest.raises(NotPrivateError, match="no guarantee at delta = 0"):
         CertifiedSpec(spec=noise, delta=0.0)

@@ -1,4 +1,4 @@
-"""Noise of the largest norm: its law, its promise under attack, its errors, and where the search takes it."""
+"""Noise of the largest norm: its law, its guarantee under attack, its errors, and where the search takes it."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_volume_of_the_cut_cube(k: int, t: float) -> None:
 
 def noise(k: int, m: int, rng: np.random.Generator) -> np.ndarray:
     """What is added to the answers, for scale 1; the grid is far below what is tested."""
-    schedule = MaxNormSpec(answers=k, changed=m, sensitivity=1.0, scale=1.0)
-    return MaxNormNoise().release_answers(schedule, [np.zeros(k)], NoiseDraws(rng=rng))[0]
+    spec = MaxNormSpec(answers=k, changed=m, sensitivity=1.0, scale=1.0)
+    return MaxNormNoise().release_answers(spec, [np.zeros(k)], NoiseDraws(rng=rng))[0]
 
 
 @pytest.mark.parametrize(("k", "m", "method"), [(8, 6, "cube"), (40, 4, "simplex"), (60, 25, "tilted")])
@@ -107,13 +107,13 @@ def test_no_move_is_easier_to_see_than_a_laplace_one(m: int) -> None:
     assert 0.99 < worst < 1.002
 
 
-def test_the_promise_is_the_laplace_curve() -> None:
-    price = CertifiedSpec(spec=MaxNormSpec(answers=50, changed=50, sensitivity=2.0, scale=4.0), delta=0.0)
-    promise = price.guarantee
-    assert promise.epsilon(0.0) == pytest.approx(0.5, rel=1e-9)
-    assert promise.delta(0.2) == pytest.approx(-math.expm1(-0.15), rel=1e-6)
-    assert promise.group(3).epsilon(0.0) == pytest.approx(1.5, rel=1e-9)
-    twenty = 20 * promise  # far below 20 eps, and below what bounded range of 2 eps would give
+def test_the_guarantee_is_the_laplace_curve() -> None:
+    certified = CertifiedSpec(spec=MaxNormSpec(answers=50, changed=50, sensitivity=2.0, scale=4.0), delta=0.0)
+    guarantee = certified.guarantee
+    assert guarantee.epsilon(0.0) == pytest.approx(0.5, rel=1e-9)
+    assert guarantee.delta(0.2) == pytest.approx(-math.expm1(-0.15), rel=1e-6)
+    assert guarantee.group(3).epsilon(0.0) == pytest.approx(1.5, rel=1e-9)
+    twenty = 20 * guarantee  # far below 20 eps, and below what bounded range of 2 eps would give
     assert twenty.epsilon(1e-6) < 0.995 * (20 * 0.5**2 / 2 + math.sqrt(2 * 20 * 0.5**2 * math.log(1e6)))
 
 
@@ -122,15 +122,15 @@ def test_it_is_not_bounded_range() -> None:
     far = np.array([[50.0, 1.0], [-50.0, 1.0]])
     losses = norm(far, 2) - norm(far - np.array([1.0, 1.0]), 2)
     assert losses.tolist() == [1.0, -1.0]
-    promise = CertifiedSpec(spec=MaxNormSpec(answers=2, changed=2, sensitivity=1.0, scale=1.0), delta=0.0)
-    assert promise.guarantee.rdp([1.5])[0] > 1.5 / 8
+    guarantee = CertifiedSpec(spec=MaxNormSpec(answers=2, changed=2, sensitivity=1.0, scale=1.0), delta=0.0)
+    assert guarantee.guarantee.rdp([1.5])[0] > 1.5 / 8
 
 
 def test_composed_losses_by_simulation() -> None:
-    """Three releases of 20 counts: the simulated delta of the worst move is not above the promise, and close to it."""
+    """Three releases of 20 counts: the simulated delta of the worst move is just below the guarantee."""
     rng = np.random.default_rng(11)
     k, scale, runs = 20, 2.0, 60_000
-    promise = (
+    guarantee = (
         3
         * CertifiedSpec(
             spec=MaxNormSpec(answers=k, changed=k, sensitivity=1.0, scale=scale), delta=0.0
@@ -143,11 +143,11 @@ def test_composed_losses_by_simulation() -> None:
     for epsilon in (0.3, 0.8):
         found = np.maximum(-np.expm1(epsilon - total), 0)
         error = 4 * found.std() / math.sqrt(runs)
-        assert abs(found.mean() - promise.delta(epsilon)) < error + 1e-3
+        assert abs(found.mean() - guarantee.delta(epsilon)) < error + 1e-3
 
 
 @pytest.mark.parametrize(("k", "laplace"), [(10, 29.29), (100, 518.7), (1000, 7485.5)])
-def test_largest_error_of_a_pure_promise(k: int, laplace: float) -> None:
+def test_largest_error_of_a_pure_guarantee(k: int, laplace: float) -> None:
     """Asked: 10, 100 and 1000 at epsilon 1, within 3%."""
     ours = GeneralizedGaussianMechanism(k=k, epsilon=1.0, delta=0.0)
     assert ours.p == math.inf
@@ -255,8 +255,8 @@ def test_plain_data_and_the_accountant() -> None:
     ours = GeneralizedGaussianMechanism(k=10, epsilon=1.0, delta=0.0, sensitivity=3.0)
     assert json.loads(json.dumps(ours.to_dict(), allow_nan=False))["p"] == "inf"
     assert ours.sigma == pytest.approx(3.0, rel=1e-5)
-    promise = account(mechanism="largest-norm", answers=10, scale=3.0, sensitivity=3.0, delta=0.0)
-    assert promise.epsilon() == pytest.approx(1.0, rel=1e-9)
+    guarantee = account(mechanism="largest-norm", answers=10, scale=3.0, sensitivity=3.0, delta=0.0)
+    assert guarantee.epsilon() == pytest.approx(1.0, rel=1e-9)
     assert "10 counts" in ours.describe()
 
 
@@ -267,9 +267,9 @@ def ceiled(x: np.ndarray, m: int) -> np.ndarray:
     return np.maximum(np.abs(x).max(axis=-1), -(-np.abs(x).sum(axis=-1) // m))
 
 
-def lattice_law(k: int, m: int, t: float, reach: int) -> tuple[np.ndarray, np.ndarray]:
+def lattice_law(k: int, m: int, t: float, half_width: int) -> tuple[np.ndarray, np.ndarray]:
     """All points of a box, and their probabilities."""
-    axes = np.meshgrid(*[np.arange(-reach, reach + 1)] * k, indexing="ij")
+    axes = np.meshgrid(*[np.arange(-half_width, half_width + 1)] * k, indexing="ij")
     points = np.stack(axes, axis=-1).reshape(-1, k)
     weights = np.exp(-ceiled(points, m) / t)
     return points, weights / weights.sum()
@@ -277,12 +277,12 @@ def lattice_law(k: int, m: int, t: float, reach: int) -> tuple[np.ndarray, np.nd
 
 def fits_of_law(k: int, m: int, t: float, count: int, *claimed: float) -> list[float]:
     """p-values of chi-square of draws with scale t against the laws with the scales `claimed`."""
-    source, reach = np.random.default_rng(1).bytes, int(24 * round_up_scale(t)) + 2
+    source, half_width = np.random.default_rng(1).bytes, int(24 * round_up_scale(t)) + 2
     draws = np.array([sample_norm_noise(k, m, t, source) for _ in range(count)])
-    place = np.ravel_multi_index(tuple((draws + reach).T), [2 * reach + 1] * k)
+    place = np.ravel_multi_index(tuple((draws + half_width).T), [2 * half_width + 1] * k)
     found = []
     for scale in claimed:
-        points, law = lattice_law(k, m, round_up_scale(scale), reach)
+        points, law = lattice_law(k, m, round_up_scale(scale), half_width)
         seen, wanted = np.bincount(place, minlength=len(points)), count * law
         common = wanted > 10
         seen = np.append(seen[common], seen[~common].sum())
@@ -339,23 +339,23 @@ def test_every_lattice_coin_through_the_exact_comparison(monkeypatch: pytest.Mon
 def test_no_move_on_the_lattice_costs_more_than_was_promised(k: int, m: int) -> None:
     """Every point and every move of at most m answers by at most 2 steps, enumerated; half the noise is caught."""
     sensitivity, t = 2, 3.5
-    schedule = MaxNormSpec(answers=k, changed=m, sensitivity=sensitivity, scale=t, secure=True)
-    promise = account_of(schedule)
-    assert promise.arithmetic == "discrete-grid"
+    spec = MaxNormSpec(answers=k, changed=m, sensitivity=sensitivity, scale=t, secure=True)
+    guarantee = account_of(spec)
+    assert guarantee.arithmetic == "discrete-grid"
     steps = np.stack(
         np.meshgrid(*[np.arange(-sensitivity, sensitivity + 1)] * k, indexing="ij"), axis=-1
     ).reshape(-1, k)
     moves = steps[(steps != 0).sum(axis=1) <= m]
     points = lattice_law(k, m, t, 8)[0]
     worst = max(int(np.abs(ceiled(points + move, m) - ceiled(points, m)).max()) for move in moves)
-    assert worst / t <= promise.epsilon() <= worst / t * (1 + 1e-8)
-    assert worst / (t / 2) > promise.epsilon()
+    assert worst / t <= guarantee.epsilon() <= worst / t * (1 + 1e-8)
+    assert worst / (t / 2) > guarantee.epsilon()
     over = steps[(steps != 0).sum(axis=1) > m]  # moves of more answers than were stated are not covered
     assert all(int(np.abs(ceiled(points + move, m) - ceiled(points, m)).max()) >= worst for move in over)
 
 
-def account_of(schedule: MaxNormSpec) -> Any:
-    return CertifiedSpec(spec=schedule, delta=0.0).guarantee
+def account_of(spec: MaxNormSpec) -> Any:
+    return CertifiedSpec(spec=spec, delta=0.0).guarantee
 
 
 def test_secure_counts_of_the_largest_norm_err_as_plain_ones_and_have_no_low_bits() -> None:
@@ -387,10 +387,10 @@ def test_secure_counts_of_the_largest_norm_err_as_plain_ones_and_have_no_low_bit
 @pytest.mark.parametrize("delta", [1e-9, 1e-4, 0.01, 0.2, 0.5])
 def test_one_laplace_answer_has_its_closed_form_at_every_delta(shift: float, delta: float) -> None:
     """1 - e^((eps - s) / 2) = delta, also where Gaussian noise of the same spread would cost nothing at all."""
-    schedule = MaxNormSpec(answers=4, changed=4, sensitivity=1.0, scale=1 / shift)
-    found = MaxNormTheorem().certify(None, schedule).epsilon(delta)
+    spec = MaxNormSpec(answers=4, changed=4, sensitivity=1.0, scale=1 / shift)
+    found = MaxNormTheorem().certify(None, spec).epsilon(delta)
     exact = max(0.0, shift + 2 * math.log1p(-delta))
     assert exact <= found <= exact + 1e-14 * (shift + delta)
-    part = MaxNormTheorem().certify(None, schedule).parts[0]
+    part = MaxNormTheorem().certify(None, spec).parts[0]
     assert part.delta(found) <= delta * (1 + 1e-12) + 1e-15
     assert part.delta(0.5 * shift) == pytest.approx(single_delta(1.0, shift, 0.5 * shift), rel=1e-9)

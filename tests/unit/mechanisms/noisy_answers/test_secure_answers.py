@@ -57,12 +57,18 @@ from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared
 from dplangevin.queries import column, count_queries
 
 
-def law(scale: float, p: float, reach: int) -> np.ndarray:
-    """P(round(X) = x) for |x| <= reach; what is beyond is added to the ends."""
+def law(scale: float, p: float, half_width: int) -> np.ndarray:
+    """P(round(X) = x) for |x| <= half_width; what is beyond is added to the ends."""
     ideal = stats.gennorm(p, scale=scale)
-    half = -np.diff(ideal.sf(np.arange(reach) + 0.5))
+    half = -np.diff(ideal.sf(np.arange(half_width) + 0.5))
     return np.concatenate(
-        [[ideal.sf(reach - 0.5)], half[::-1], [1 - 2 * ideal.sf(0.5)], half, [ideal.sf(reach - 0.5)]]
+        [
+            [ideal.sf(half_width - 0.5)],
+            half[::-1],
+            [1 - 2 * ideal.sf(0.5)],
+            half,
+            [ideal.sf(half_width - 0.5)],
+        ]
     )
 
 
@@ -76,30 +82,30 @@ def leak(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 @pytest.mark.parametrize(("p", "changed"), [(1.0, 1), (1.0, 2), (2.0, 1), (2.0, 2), (3.65, 1), (1.5, 2)])
 def test_no_set_of_outputs_tells_more_than_was_promised(p: float, changed: int) -> None:
     """Enumerated on whole numbers for sigma = 6 grid steps and a shift of 4; half the noise is caught."""
-    reach, shift, sigma = 240, 4, 6.0
-    schedule = NoisyAnswersSpec(
+    half_width, shift, sigma = 240, 4, 6.0
+    spec = NoisyAnswersSpec(
         answers=changed, changed=changed, sensitivity=shift, p=p, sigma=sigma, secure=True
     )
-    promise = WorstShift().certify(None, schedule)
-    assert promise.arithmetic == "discrete-grid"
+    guarantee = WorstShift().certify(None, spec)
+    assert guarantee.arithmetic == "discrete-grid"
 
     def pair(scale: float) -> tuple[np.ndarray, np.ndarray]:
-        here = np.pad(law(scale, p, reach), shift)
+        here = np.pad(law(scale, p, half_width), shift)
         there = np.roll(here, shift)
         return (here, there) if changed == 1 else (np.outer(here, here), np.outer(there, there))
 
     for epsilon in (0.0, 0.3, 1.5):
-        claimed = promise.delta(epsilon)
+        claimed = guarantee.delta(epsilon)
         assert leak(*pair(sigma), epsilon) <= claimed * (1 + 1e-6) + 1e-12
         assert leak(*pair(sigma), epsilon) > 0.7 * claimed - 1e-9  # and little is given away
-    assert leak(*pair(sigma / 2), 0.3) > 1.2 * promise.delta(0.3)
+    assert leak(*pair(sigma / 2), 0.3) > 1.2 * guarantee.delta(0.3)
 
 
 def test_rounding_the_exact_answers_needs_its_allowance() -> None:
     """Answers that differ by 1/2 may differ by a whole step once rounded: without the allowance it would be a lie."""
     here = np.pad(law(2.0, 2.0, 60), 1)
-    promise = NoisyAnswersSpec(answers=1, changed=1, sensitivity=0.5, p=2.0, sigma=2.0, secure=True)
-    assert leak(here, np.roll(here, 1), 0.2) > 1.5 * WorstShift().certify(None, promise).delta(0.2)
+    guarantee = NoisyAnswersSpec(answers=1, changed=1, sensitivity=0.5, p=2.0, sigma=2.0, secure=True)
+    assert leak(here, np.roll(here, 1), 0.2) > 1.5 * WorstShift().certify(None, guarantee).delta(0.2)
     with pytest.raises(InvalidParameter, match="whole numbers"):
         to_whole_numbers(np.array([0.5]))
 
@@ -108,7 +114,7 @@ def test_rounding_the_exact_answers_needs_its_allowance() -> None:
 def test_geometric_sums_meet_pure_epsilon_exactly(scale: float) -> None:
     x = np.arange(-400, 401)  # beyond, the ratio stays what it is
     here = np.exp(-np.abs(x) / scale) * math.tanh(1 / (2 * scale))
-    promise = NoisySumsTheorem().certify(
+    guarantee = NoisySumsTheorem().certify(
         None,
         NoisySumsSpec(
             groups=(SumGroup(answers=1, unit=3, scale=scale),),
@@ -119,7 +125,7 @@ def test_geometric_sums_meet_pure_epsilon_exactly(scale: float) -> None:
     )
     middle = slice(300, 501)
     worst = float(np.abs(np.log(here[middle] / np.roll(here, 3)[middle])).max())
-    assert worst <= promise.epsilon() <= worst * (1 + 1e-6)
+    assert worst <= guarantee.epsilon() <= worst * (1 + 1e-6)
 
 
 def flip_law(totals: np.ndarray, scale: float) -> np.ndarray:
@@ -163,8 +169,8 @@ def test_permute_and_flip_is_the_largest_with_exponential_noise() -> None:
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_choices_meet_pure_epsilon_for_all_small_neighbours(adjacency: str) -> None:
     """All pairs of totals of three candidates that one record can make; half the noise is caught."""
-    schedule = NoisyMaxSpec(candidates=3, unit=2, scale=2.5, adjacency=adjacency, secure=True)  # type: ignore[arg-type]
-    promise = NoisyMaxTheorem().certify(None, schedule)
+    spec = NoisyMaxSpec(candidates=3, unit=2, scale=2.5, adjacency=adjacency, secure=True)  # type: ignore[arg-type]
+    guarantee = NoisyMaxTheorem().certify(None, spec)
     moves = range(-2, 3) if adjacency == "replace-one" else range(3)
     worst = dict.fromkeys((2.5, 1.25), 0.0)
     for totals in itertools.product(range(0, 7, 2), repeat=3):
@@ -173,8 +179,8 @@ def test_choices_meet_pure_epsilon_for_all_small_neighbours(adjacency: str) -> N
             for scale in worst:
                 ratio = np.log(flip_law(first, scale) / flip_law(second, scale))
                 worst[scale] = max(worst[scale], float(np.abs(ratio).max()))
-    assert 0.8 * promise.epsilon() < worst[2.5] <= promise.epsilon()
-    assert worst[1.25] > promise.epsilon()
+    assert 0.8 * guarantee.epsilon() < worst[2.5] <= guarantee.epsilon()
+    assert worst[1.25] > guarantee.epsilon()
 
 
 def test_secure_counts_have_the_error_of_plain_ones_and_no_low_bits() -> None:
@@ -343,10 +349,10 @@ def test_moments_of_neighbours_are_no_further_apart_than_accounted(seed: int, si
     data = _moment_data(seed, size)
     rows, labels = _whole(data)
     row, label = integer_units(data)
-    schedule = SufficientStatisticsSpec(
+    spec = SufficientStatisticsSpec(
         gram_noise_std=2.0, cross_noise_std=3.0, eigenvalue_floor=1.0, secure=True
     )
-    bound = joint_sensitivity(SufficientStatisticsTheorem(), MOMENTS.constants, schedule)
+    bound = joint_sensitivity(SufficientStatisticsTheorem(), MOMENTS.constants, spec)
     for i, j in ((0, 1), (2, 3), (4, 4)):
         sign = -1 if i == j else 1  # the worst neighbour turns its label around
         gram = np.outer(rows[i], rows[i]) - np.outer(rows[j], rows[j])
@@ -382,10 +388,10 @@ def test_secure_moments_are_the_moments_plus_the_accounted_noise() -> None:
     data = _moment_data(1)
     rows, labels = _whole(data)
     row, label = integer_units(data)
-    schedule = SufficientStatisticsSpec(
+    spec = SufficientStatisticsSpec(
         gram_noise_std=2.0, cross_noise_std=3.0, eigenvalue_floor=1.0, secure=True
     )
-    draws = [release_secure_moments(schedule, data) for _ in range(1000)]
+    draws = [release_secure_moments(spec, data) for _ in range(1000)]
     grams = np.array([gram - rows.T @ rows * row**2 for gram, _ in draws])
     crosses = np.array([cross - rows.T @ labels * row * label for _, cross in draws])
     assert np.array_equal(grams, grams.transpose(0, 2, 1))
@@ -420,7 +426,7 @@ def test_secure_output_perturbation_pays_for_its_grid(epsilon: float) -> None:
     assert 1 < secure.density_scale / plain.density_scale < 1.001
     assert 0.99 * epsilon < theorem.certify(problem.constants, secure).epsilon(1e-6) <= epsilon
     same = replace(plain, secure=True)
-    free, paid = (theorem.certify(problem.constants, schedule).mu for schedule in (plain, same))
+    free, paid = (theorem.certify(problem.constants, spec).mu for spec in (plain, same))
     assert free is not None
     assert paid is not None
     assert paid > free
@@ -446,8 +452,8 @@ def test_what_has_no_secure_form_says_why() -> None:
 def test_secure_rounds_with_a_public_map() -> None:
     problem = replace(MOMENTS, ridge=0.1)
     noise = calibrate_mirror_noise(problem.constants, 4, epsilon=2.0, delta=1e-6)
-    schedule = PublicMirrorSpec(step_size=0.5, noise_std=noise, n_steps=4, mode="gradient", secure=True)
-    plan = Plan(problem=problem, spec=schedule, delta=1e-6)
+    spec = PublicMirrorSpec(step_size=0.5, noise_std=noise, n_steps=4, mode="gradient", secure=True)
+    plan = Plan(problem=problem, spec=spec, delta=1e-6)
     assert 1.99 < plan.guarantee.epsilon() <= 2.0
     assert plan.guarantee.arithmetic == "discrete-grid"
     rng = np.random.default_rng(0)

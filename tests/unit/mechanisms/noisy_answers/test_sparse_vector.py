@@ -59,7 +59,7 @@ def test_randomised_response_on_the_grid_dominates() -> None:
             assert total.delta(level) <= cv.pure_delta(epsilon, level) + 1.01e-3
 
 
-def test_calibration_meets_the_promise_and_scales() -> None:
+def test_calibration_meets_the_guarantee_and_scales() -> None:
     one = SparseVectorCorrection(k=300, epsilon=1, delta=1e-6, p=3, corrections=3, budget_fraction=0.05)
     assert one.guarantee.epsilon() <= 1
     assert one.guarantee.delta(1.0) <= 1e-6

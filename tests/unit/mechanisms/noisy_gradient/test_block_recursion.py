@@ -117,7 +117,7 @@ def test_certified_profile():
 
 
 @pytest.mark.parametrize(
-    ("constants", "schedule", "word"),
+    ("constants", "spec", "word"),
     [
         ({}, {"sampling": "cyclic", "batch_size": 1}, "full batch"),
         ({}, {"momentum": True}, "momentum"),
@@ -133,10 +133,10 @@ def test_certified_profile():
         ({"smoothness": 21.0}, {}, "expands"),
     ],
 )
-def test_each_broken_hypothesis_is_named(constants, schedule, word):
+def test_each_broken_hypothesis_is_named(constants, spec, word):
     values = {"n": 1, "lipschitz": 0.5, "smoothness": 1.0, "diameter": 4.0, **constants}
     with pytest.raises(AssumptionFailed, match=word):
-        BlockRecursion().certify(Constants(**values), run(**schedule))
+        BlockRecursion().certify(Constants(**values), run(**spec))
 
 
 @pytest.mark.parametrize("grid", [[0.0], [0.1, 0.2], [0.0, 0.1, 0.3], [[0.0, 0.1]]])

@@ -77,7 +77,7 @@ def test_certified_curve():
 
 
 @pytest.mark.parametrize(
-    ("constants", "schedule", "word"),
+    ("constants", "spec", "word"),
     [
         ({}, {"sampling": "cyclic", "batch_size": 1}, "full batch"),
         ({}, {"release": "checkpoints", "checkpoints": (1, 2)}, "not the last iterate"),
@@ -88,10 +88,10 @@ def test_certified_curve():
         ({"diameter": 1e4}, {}, "too wide"),
     ],
 )
-def test_each_broken_hypothesis_is_named(constants, schedule, word):
+def test_each_broken_hypothesis_is_named(constants, spec, word):
     values = {"n": 1, "lipschitz": 0.5, "smoothness": 1.0, "diameter": 1.0, **constants}
     with pytest.raises(AssumptionFailed, match=word):
-        Dobrushin().certify(Constants(**values), run(**schedule))
+        Dobrushin().certify(Constants(**values), run(**spec))
 
 
 @settings(max_examples=40, deadline=None)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from _families import THEOREMS
+from _registered import THEOREMS
 from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.plan import certify_plan
 from dplangevin.errors import ContradictionError, DplangevinError
@@ -60,12 +60,10 @@ def chain_mu(shifts: list[float], noises: list[float], factor: float) -> float:
         return float(mean / mpmath.sqrt(variance))
 
 
-def no_claim_below(
-    truth: float, constants: Constants, schedule: NoisyGradientSpec, delta: float = DELTA
-) -> None:
+def no_claim_below(truth: float, constants: Constants, spec: NoisyGradientSpec, delta: float = DELTA) -> None:
     """Neither the accountant nor any theorem, asked by name, claims less."""
-    asked: list[Callable[[], float]] = [lambda: certify_plan(constants, schedule, delta=delta).epsilon(delta)]
-    asked += [lambda t=t: t.certify(constants, schedule).epsilon(delta) for t in THEOREMS.values()]  # type: ignore[misc]
+    asked: list[Callable[[], float]] = [lambda: certify_plan(constants, spec, delta=delta).epsilon(delta)]
+    asked += [lambda t=t: t.certify(constants, spec).epsilon(delta) for t in THEOREMS.values()]  # type: ignore[misc]
     for claim in asked:
         try:
             claimed = claim()
@@ -76,7 +74,7 @@ def no_claim_below(
 
 def test_checkpoints_of_a_long_cyclic_run() -> None:
     constants = Constants(n=4, lipschitz=1.0, smoothness=1.0, strong_convexity=0.2)
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=0.5,
         noise_std=20.0,
         n_steps=500_000,
@@ -89,8 +87,8 @@ def test_checkpoints_of_a_long_cyclic_run() -> None:
     segment = chain_mu([0.0, 0.5] * 500, [10.0] * 1000, 0.9)
     truth = gaussian_epsilon(math.sqrt(500) * segment, DELTA)
     assert truth == pytest.approx(14.918, abs=1e-3)
-    no_claim_below(truth, constants, schedule)
-    claim = certify_plan(constants, schedule, delta=DELTA)
+    no_claim_below(truth, constants, spec)
+    claim = certify_plan(constants, spec, delta=DELTA)
     assert claim.theorem == "cyclic-shift"
     assert claim.epsilon(DELTA) == pytest.approx(truth, rel=1e-6)
 
@@ -125,24 +123,24 @@ def test_an_unknown_start_is_seen_after_the_first_step(
     }
     if sampling != "full":
         options["batch_size"] = 100
-    schedule = NoisyGradientSpec(**(options | run))  # type: ignore[arg-type]
+    spec = NoisyGradientSpec(**(options | run))  # type: ignore[arg-type]
     truth = threshold_epsilon(2 * (1 - 0.5 * strong_convexity), 0.25, 2.0, DELTA)
     assert truth > 9.5
-    no_claim_below(truth, constants, schedule)
+    no_claim_below(truth, constants, spec)
 
 
 @pytest.mark.parametrize("steps", [math.inf, 3_000_000])
 def test_an_unknown_start_of_a_contracting_cyclic_run(steps: float) -> None:
     """The distance s / (1 - c^l) is that of runs with a common start; an unknown one is D, and T = 1 is allowed."""
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, strong_convexity=0.01, diameter=2.0)
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=0.5, noise_std=0.5, n_steps=steps, batch_size=100, sampling="cyclic", start="unknown"
     )
     if math.isinf(steps):
-        no_claim_below(threshold_epsilon(2 * 0.995, 0.25, 2.0, DELTA), constants, schedule)
+        no_claim_below(threshold_epsilon(2 * 0.995, 0.25, 2.0, DELTA), constants, spec)
     known = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=steps, batch_size=100, sampling="cyclic")
     unknown, common = (
-        THEOREMS["cyclic-shift"].certify(constants, which).epsilon(DELTA) for which in (schedule, known)
+        THEOREMS["cyclic-shift"].certify(constants, which).epsilon(DELTA) for which in (spec, known)
     )
     assert unknown >= common
 
@@ -155,15 +153,15 @@ def test_noise_that_varies_by_orders_of_magnitude(small: float, sampling: str) -
     size = 2 * small / 0.05
     constants = Constants(n=1, lipschitz=1.0, smoothness=1.0, gradient_sensitivity=min(size * 0.5, 2.0))
     options = {"batch_size": 1, "sampling": "cyclic"} if sampling == "cyclic" else {}
-    schedule = NoisyGradientSpec(step_size=1.0, noise_std=noises, n_steps=301, **options)  # type: ignore[arg-type]
+    spec = NoisyGradientSpec(step_size=1.0, noise_std=noises, n_steps=301, **options)  # type: ignore[arg-type]
     shift = constants.gradient_sensitivity
     last = math.sqrt(300) * shift / small  # the first step's shift drowns in its noise of 1
     exact = math.hypot(last, shift)
     theorem = THEOREMS["optimal-shift" if sampling == "full" else "cyclic-shift"]
-    assert theorem.certify(constants, schedule).mu == pytest.approx(exact, rel=1e-7)
-    assert (theorem.certify(constants, schedule).mu or 0) >= exact
+    assert theorem.certify(constants, spec).mu == pytest.approx(exact, rel=1e-7)
+    assert (theorem.certify(constants, spec).mu or 0) >= exact
     truth = gaussian_epsilon(chain_mu([shift] * 301, list(noises), 1.0), DELTA)
-    no_claim_below(truth, constants, schedule)
+    no_claim_below(truth, constants, spec)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_numbers_outside_double_precision(change: dict[str, float], sampling: st
             smoothness=1e-20,
             diameter=values.get("diameter", math.inf),
         )
-        schedule = NoisyGradientSpec(
+        spec = NoisyGradientSpec(
             step_size=steps,
             noise_std=values["noise_std"],
             n_steps=4,
@@ -206,22 +204,22 @@ def test_numbers_outside_double_precision(change: dict[str, float], sampling: st
         return
     if "diameter" in change:
         return  # a small set hides the step; only no crash and no warning is asked
-    no_claim_below(truth, constants, schedule)
+    no_claim_below(truth, constants, spec)
 
 
 def test_a_contradiction_is_an_error_that_asks_for_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """A theorem that claims half of what is true is caught, with and without a projection."""
     free = Constants(n=100, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
-    schedule = NoisyGradientSpec(step_size=0.2, noise_std=0.05, n_steps=50)
-    honest = certify_plan(free, schedule, delta=DELTA)
+    spec = NoisyGradientSpec(step_size=0.2, noise_std=0.05, n_steps=50)
+    honest = certify_plan(free, spec, delta=DELTA)
     monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: honest)
-    loud = replace(schedule, noise_std=0.04)
+    loud = replace(spec, noise_std=0.04)
     with pytest.raises(ContradictionError, match="please report it"):
         certify_plan(free, loud, delta=DELTA)
     with pytest.raises(ContradictionError, match="optimal-shift"):
         certify_plan(free, loud, epsilon=honest.epsilon(DELTA), theorem="optimal-shift")
     bounded = replace(free, diameter=0.05)
-    low = certify_plan(bounded, replace(schedule, noise_std=5.0), delta=DELTA, theorem="optimal-shift")
+    low = certify_plan(bounded, replace(spec, noise_std=5.0), delta=DELTA, theorem="optimal-shift")
     monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: low)
     certify_plan(bounded, loud, delta=DELTA, theorem="composition")
     monkeypatch.setenv("DPLANGEVIN_SELF_CHECK", "full")
@@ -233,17 +231,17 @@ def test_a_contradiction_is_an_error_that_asks_for_a_report(monkeypatch: pytest.
 
 def test_the_self_check_knows_unknown_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, diameter=2.0)
-    schedule = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=math.inf, start="unknown")
+    spec = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=math.inf, start="unknown")
     truth = threshold_epsilon(2.0, 0.25, 2.0, DELTA)
-    known = epsilon_lower_bound(constants, schedule, DELTA)
+    known = epsilon_lower_bound(constants, spec, DELTA)
     assert known is not None
     assert truth * 0.99 < known <= truth
-    once = replace(schedule, n_steps=1)
+    once = replace(spec, n_steps=1)
     assert epsilon_lower_bound(constants, once, DELTA) == known
-    seen = replace(schedule, n_steps=9, release="checkpoints", checkpoints=(1, 9))
+    seen = replace(spec, n_steps=9, release="checkpoints", checkpoints=(1, 9))
     assert epsilon_lower_bound(constants, seen, DELTA) == known
-    assert epsilon_lower_bound(constants, replace(schedule, n_steps=9), DELTA) is None
-    forgetful = THEOREMS["optimal-shift"].certify(constants, replace(schedule, start="data-independent"))
+    assert epsilon_lower_bound(constants, replace(spec, n_steps=9), DELTA) is None
+    forgetful = THEOREMS["optimal-shift"].certify(constants, replace(spec, start="data-independent"))
     monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: forgetful)
     with pytest.raises(ContradictionError):
-        certify_plan(constants, schedule, delta=DELTA)
+        certify_plan(constants, spec, delta=DELTA)

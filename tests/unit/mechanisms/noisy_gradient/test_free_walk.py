@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from _families import THEOREMS
+from _registered import THEOREMS
 from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms.noisy_gradient.free_walk import (
     BernoulliJumps,
@@ -28,7 +28,7 @@ FIXED = {"n": 12, "lipschitz": 1.0, "smoothness": 1.0}
 
 def described(sampling, *, n_steps=6, step_size=0.5, noise_std=0.3, order="public", **constants):
     adjacency = "add-remove" if sampling == "poisson" else "replace-one"
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=step_size,
         noise_std=noise_std,
         n_steps=n_steps,
@@ -36,7 +36,7 @@ def described(sampling, *, n_steps=6, step_size=0.5, noise_std=0.3, order="publi
         sampling=sampling,
         order=order,
     )
-    return Constants(**{**FIXED, "adjacency": adjacency, **constants}), schedule
+    return Constants(**{**FIXED, "adjacency": adjacency, **constants}), spec
 
 
 def exact_epsilon(shifts, odds, deviation, delta):
@@ -49,18 +49,18 @@ def exact_epsilon(shifts, odds, deviation, delta):
     return math.log(max(np.max(ratio) for ratio in ratios))
 
 
-def enumerated(constants, schedule):
+def enumerated(constants, spec):
     """Every outcome of the record's participation: (total shift, probability), and the standard deviation."""
-    steps, noises = schedule.step_sizes(), schedule.noise_stds()
+    steps, noises = spec.step_sizes(), spec.noise_stds()
     factors = 1 - steps * constants.strong_convexity
     tails = np.array([np.prod(factors[t + 1 :]) for t in range(len(steps))])
     jumps = tails * steps * constants.gradient_sensitivity / 4
     deviation = math.sqrt(np.sum((tails * steps * noises) ** 2))
-    if schedule.sampling in ("poisson", "without-replacement"):
+    if spec.sampling in ("poisson", "without-replacement"):
         bits = np.array(list(itertools.product((0, 1), repeat=len(steps))))
         return bits @ jumps, np.prod(np.where(bits, 1 / 3, 2 / 3), axis=1), deviation
     epochs = jumps.reshape(-1, 3)
-    if schedule.sampling == "cyclic":
+    if spec.sampling == "cyclic":
         return epochs.sum(axis=0), np.full(3, 1 / 3), deviation
     places = np.array(list(itertools.product(range(3), repeat=len(epochs))))
     shifts = np.array([sum(epochs[e, j] for e, j in enumerate(row)) for row in places])
@@ -77,10 +77,10 @@ def test_every_outcome(sampling, ridge, varying):
             "step_size": (0.5, 0.4, 0.9, 0.3, 0.7, 0.2),
             "noise_std": (0.3, 0.2, 0.5, 0.3, 0.4, 0.6),
         }
-    constants, schedule = described(sampling, order="secret", **options)
+    constants, spec = described(sampling, order="secret", **options)
     for delta in (1e-2, 1e-6):
-        exact = exact_epsilon(*enumerated(constants, schedule), delta)
-        found = lower_bound_epsilon(constants, schedule, delta)
+        exact = exact_epsilon(*enumerated(constants, spec), delta)
+        found = lower_bound_epsilon(constants, spec, delta)
         assert exact * (1 - 2e-4) - 1e-6 <= found <= exact * (1 + 1e-6)
 
 
@@ -89,12 +89,10 @@ def test_a_million_records():
     n, b = 10**6, 4096
     steps = round(1000 * n / b)
     constants = Constants(n=n, lipschitz=1.0, smoothness=1.0, adjacency="add-remove")
-    schedule = NoisyGradientSpec(
-        step_size=0.01, noise_std=4 / b, n_steps=steps, batch_size=b, sampling="poisson"
-    )
+    spec = NoisyGradientSpec(step_size=0.01, noise_std=4 / b, n_steps=steps, batch_size=b, sampling="poisson")
     counts = np.arange(600, 1500)
     exact = exact_epsilon(counts, binom.pmf(counts, steps, b / n), 4 * math.sqrt(steps), 1e-6)
-    found = lower_bound_epsilon(constants, schedule, 1e-6)
+    found = lower_bound_epsilon(constants, spec, 1e-6)
     assert found == pytest.approx(2.2863, abs=2e-4)
     assert exact * (1 - 1e-4) <= found <= exact * (1 + 1e-7)
 
@@ -163,14 +161,14 @@ def test_endless_is_above_every_number_of_steps(sampling, ridge):
 
 @pytest.mark.slow  # the contracts of theorems compare both sides too
 def test_never_above_a_proved_bound():
-    """Seeded sweep over samplings, ridges, sets, schedules: every theorem that applies is at least the walk."""
+    """Seeded sweep over samplings, ridges, sets, specs: every theorem that applies is at least the walk."""
     rng = np.random.default_rng(2)
     worst, compared = 0.0, 0
     for i in range(24):
         sampling = ["poisson", "without-replacement", "shuffle", "cyclic"][i % 4]
         steps = int(rng.choice([3, 12, 60]))
         varying = rng.random() < 0.3
-        constants, schedule = described(
+        constants, spec = described(
             sampling,
             n_steps=steps,
             step_size=tuple(rng.uniform(0.1, 0.6, steps)) if varying else float(rng.uniform(0.1, 0.6)),
@@ -180,14 +178,14 @@ def test_never_above_a_proved_bound():
             diameter=float(rng.choice([math.inf, 30.0])),
         )
         delta = float(10 ** rng.uniform(-8, -2))
-        lower = lower_bound_epsilon(constants, schedule, delta)
+        lower = lower_bound_epsilon(constants, spec, delta)
         if not lower:
             continue
         for theorem in (
             THEOREMS[name] for name in THEOREMS if name != "block-sgd"
         ):  # slow, and in its own tests
             try:
-                upper = theorem.certify(constants, schedule).epsilon(delta)
+                upper = theorem.certify(constants, spec).epsilon(delta)
             except AssumptionFailed:
                 continue
             compared += 1

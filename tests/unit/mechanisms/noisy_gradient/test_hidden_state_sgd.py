@@ -62,10 +62,10 @@ def described(
         diameter=diameter,
         adjacency="add-remove" if sampling == POISSON else "replace-one",
     )
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=step, noise_std=noise, n_steps=steps, batch_size=size, sampling=sampling, **more
     )
-    return constants, schedule
+    return constants, spec
 
 
 def units(**options) -> RandomBatchRun:
@@ -278,15 +278,15 @@ def test_each_broken_hypothesis_is_named(theorem, options, word):
 
 @pytest.mark.parametrize("theorem", ALL, ids=lambda t: t.name)
 def test_adjacency_projection_and_batch_size_are_checked(theorem):
-    constants, schedule = described()
+    constants, spec = described()
     with pytest.raises(AssumptionFailed, match="adjacency"):
-        theorem.certify(replace(constants, adjacency="add-remove", gradient_sensitivity=1.0), schedule)
+        theorem.certify(replace(constants, adjacency="add-remove", gradient_sensitivity=1.0), spec)
     with pytest.raises(AssumptionFailed, match="adjacency"):
-        theorem.certify(constants, replace(schedule, sampling=POISSON))
+        theorem.certify(constants, replace(spec, sampling=POISSON))
     with pytest.raises(AssumptionFailed, match="projection"):
-        theorem.certify(replace(constants, projection_error=1e-9), schedule)
+        theorem.certify(replace(constants, projection_error=1e-9), spec)
     with pytest.raises(InvalidParameter, match="batch_size"):
-        theorem.certify(constants, replace(schedule, batch_size=1001))
+        theorem.certify(constants, replace(spec, batch_size=1001))
 
 
 def test_checkpoints_are_refused_where_they_are_not_proved():

@@ -570,10 +570,10 @@ def test_agrees_with_the_noisy_gradient_theorems(beta, a, steps, m, diameter):
     """SGLD is noisy gradient descent with step a = eta beta and noise sqrt(2 eta)/a on the gradient."""
     here = Constants(n=50, lipschitz=1.0, strong_convexity=m, smoothness=m + 1.0, diameter=diameter)
     eta = a / beta
-    schedule = NoisyGradientSpec(step_size=a, noise_std=math.sqrt(2 * eta) / a, n_steps=steps)
-    whole = Composition().certify(here, schedule).mu
+    spec = NoisyGradientSpec(step_size=a, noise_std=math.sqrt(2 * eta) / a, n_steps=steps)
+    whole = Composition().certify(here, spec).mu
     assert process.sgld_trajectory_guarantee(here, beta, eta, steps).mu == pytest.approx(whole, rel=1e-6)
-    other = OptimalShift().certify(here, schedule).mu
+    other = OptimalShift().certify(here, spec).mu
     assert process.sgld_last_iterate_guarantee(here, beta, eta, steps).mu >= other * (1 - 1e-6)
     if math.isinf(diameter):
         assert process.sgld_last_iterate_guarantee(here, beta, eta, steps).mu == pytest.approx(
@@ -683,7 +683,7 @@ def test_time_average():
 
 
 def test_weighted_average():
-    """T25: F(weighted average) .020581 <= .079664; the general schedule agrees at constant beta."""
+    """T25: F(weighted average) .020581 <= .079664; the general spec agrees at constant beta."""
     rate, time = 20.0, 0.2
     t = np.linspace(0, time, 2001)
     weight = rate * np.exp(rate * t) / math.expm1(rate * time)
@@ -803,13 +803,13 @@ def test_power_temperatures_have_their_bound(exponent):
     mu, sensitivity = 0.24, 2e-4
     beta, time, bound = risk.langevin_strongly_convex_excess(p, mu, sensitivity, start, m, exponent)
     temperatures = np.asarray(power_temperatures(beta, exponent, steps))
-    schedule = LangevinSpec(
+    spec = LangevinSpec(
         inverse_temperature=temperatures, time_step=time / steps, n_steps=steps, release="average",
         weights="geometric",
     )  # fmt: skip
     here = Constants(n=10_000, lipschitz=1.0, smoothness=m, strong_convexity=m)
-    assert Composition().certify(here, schedule).mu == pytest.approx(mu, rel=1e-3)
-    rates = np.asarray(schedule.step_size)
+    assert Composition().certify(here, spec).mu == pytest.approx(mu, rel=1e-3)
+    rates = np.asarray(spec.step_size)
     weights, squares = geometric_weights(rates, m, steps), np.empty(steps)
     square = start**2
     for t in range(steps):

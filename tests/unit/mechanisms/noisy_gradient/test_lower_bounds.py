@@ -175,12 +175,12 @@ def test_unprojected_trajectory_and_checkpoints():
 
 def test_cyclic_record_in_the_last_batch():
     """Vectors 24 and 25, j = 5: l = 5, E = 4, Delta = 2, b = 10, sigma = 2."""
-    schedule = NoisyGradientSpec(step_size=1.0, noise_std=2.0, n_steps=20, sampling="cyclic", batch_size=10)
+    spec = NoisyGradientSpec(step_size=1.0, noise_std=2.0, n_steps=20, sampling="cyclic", batch_size=10)
     flat = Constants(n=50, lipschitz=1.0, smoothness=1.0)
-    assert gaussian_path_mu(flat, schedule) <= 0.1264911064
-    assert gaussian_path_mu(flat, schedule) == pytest.approx(4 * 0.1 / math.sqrt(20), rel=1e-12)
+    assert gaussian_path_mu(flat, spec) <= 0.1264911064
+    assert gaussian_path_mu(flat, spec) == pytest.approx(4 * 0.1 / math.sqrt(20), rel=1e-12)
     curved = Constants(n=50, lipschitz=1.0, smoothness=1.0, strong_convexity=0.05)
-    assert 0.08 < gaussian_path_mu(curved, schedule) <= 0.1209793175
+    assert 0.08 < gaussian_path_mu(curved, spec) <= 0.1209793175
 
 
 @pytest.mark.parametrize("sampling", ["full", "cyclic"])
@@ -226,7 +226,7 @@ def test_a_set_too_wide_for_nodes():
 
 
 @pytest.mark.parametrize(
-    ("constants", "schedule"),
+    ("constants", "spec"),
     [
         ({}, {"momentum": True}),
         ({}, {"release": "average"}),
@@ -238,8 +238,8 @@ def test_a_set_too_wide_for_nodes():
         ({"diameter": 0.01}, {"sampling": "cyclic", "batch_size": 10}),
     ],
 )
-def test_no_instance(constants, schedule):
-    assert lower_bound_epsilon(quadratic(**constants), run(**schedule), 1e-5) is None
+def test_no_instance(constants, spec):
+    assert lower_bound_epsilon(quadratic(**constants), run(**spec), 1e-5) is None
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
@@ -248,11 +248,11 @@ def test_bad_delta(delta):
         lower_bound_epsilon(quadratic(), run(), delta)
 
 
-def _uppers(constants, schedule, delta):
+def _uppers(constants, spec, delta):
     found = []
     for theorem in (Composition(), OptimalShift(), BlockRecursion(), Dobrushin()):
         try:
-            found.append(theorem.certify(constants, schedule).epsilon(delta))
+            found.append(theorem.certify(constants, spec).epsilon(delta))
         except AssumptionFailed:
             continue
     return found
@@ -275,15 +275,15 @@ def test_lower_never_exceeds_upper():
             diameter=float(np.exp(rng.uniform(-1, 3)) * step * noise),
             adjacency=str(rng.choice(["replace-one", "add-remove"])),
         )
-        schedule = NoisyGradientSpec(
+        spec = NoisyGradientSpec(
             step_size=step,
             noise_std=noise,
             n_steps=[1, 3, 20, 400, math.inf][rng.integers(5)],
             start_scale=float(rng.choice([0.0, 0.5 * step * noise])),
         )
         delta = float(10 ** rng.uniform(-8, -2))
-        lower = lower_bound_epsilon(constants, schedule, delta)
-        for upper in _uppers(constants, schedule, delta):
+        lower = lower_bound_epsilon(constants, spec, delta)
+        for upper in _uppers(constants, spec, delta):
             if lower == 0:
                 continue  # 0 / 0 tells nothing
             compared += 1
@@ -300,11 +300,11 @@ def test_random_batches_stay_below_composition():
     ]:
         constants = Constants(n=200, lipschitz=1.0, smoothness=1.0, diameter=1.0, adjacency=adjacency)
         for steps in (1, 40):
-            schedule = NoisyGradientSpec(
+            spec = NoisyGradientSpec(
                 step_size=0.5, noise_std=0.1, n_steps=steps, sampling=sampling, batch_size=20
             )
-            lower = lower_bound_epsilon(constants, schedule, 1e-5)
-            assert 0 < lower <= Composition().certify(constants, schedule).epsilon(1e-5)
+            lower = lower_bound_epsilon(constants, spec, 1e-5)
+            assert 0 < lower <= Composition().certify(constants, spec).epsilon(1e-5)
 
 
 def test_a_step_that_throws_across_the_set_is_not_taken_as_stationary():

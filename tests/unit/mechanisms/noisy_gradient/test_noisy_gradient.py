@@ -1,4 +1,4 @@
-"""The mechanism runs exactly the schedule that was accounted."""
+"""The mechanism runs exactly the spec that was accounted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Recorder(np.random.Generator):
 
 
 @pytest.mark.parametrize("momentum", [False, True])
-def test_iterates_follow_the_schedule_and_its_noise(momentum: bool) -> None:
+def test_iterates_follow_the_spec_and_its_noise(momentum: bool) -> None:
     of = problem()
     steps = tuple(np.linspace(0.2, 1.0, 9).tolist())
     noises = tuple(np.linspace(0.5, 0.1, 9).tolist())
@@ -117,9 +117,9 @@ def test_batches_have_the_accounted_law(
         return original(self, loss, theta, batch)
 
     monkeypatch.setattr(ArrayDataset, "gradient_sum", spy)
-    schedule = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=24, batch_size=20, sampling=sampling)  # type: ignore[arg-type]
+    spec = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=24, batch_size=20, sampling=sampling)  # type: ignore[arg-type]
     release = NoisyGradientDescent().run(
-        Plan(problem=of, spec=schedule, delta=1e-5, theorem="composition"), rows, 1
+        Plan(problem=of, spec=spec, delta=1e-5, theorem="composition"), rows, 1
     )
     assert np.isfinite(release.value).all()
     sizes = {len(batch) for batch in seen}
@@ -138,10 +138,10 @@ def test_batches_have_the_accounted_law(
 
 def test_start_is_projected_and_both_parametrisations_agree() -> None:
     of = problem(constraint=Ball(0.1))
-    schedule = NoisyGradientSpec.from_diffusion(step_size=0.5, sigma=0.2, n_steps=4, strong_convexity=0.05)
-    assert schedule.noise_std == pytest.approx(0.2 * math.sqrt(2 / 0.5))
-    assert schedule.start_scale == pytest.approx(0.2 * math.sqrt(2 / 0.05))
-    release = NoisyGradientDescent().run(Plan(problem=of, spec=schedule, delta=1e-5), data(of), 0)
+    spec = NoisyGradientSpec.from_diffusion(step_size=0.5, sigma=0.2, n_steps=4, strong_convexity=0.05)
+    assert spec.noise_std == pytest.approx(0.2 * math.sqrt(2 / 0.5))
+    assert spec.start_scale == pytest.approx(0.2 * math.sqrt(2 / 0.05))
+    release = NoisyGradientDescent().run(Plan(problem=of, spec=spec, delta=1e-5), data(of), 0)
     assert np.linalg.norm(release.value) <= 0.1
 
 
@@ -166,9 +166,9 @@ def test_the_plan_and_the_data_must_belong_together() -> None:
     of, other = problem(), problem(ridge=0.06)
     with pytest.raises(InvalidParameter, match="another problem"):
         NoisyGradientDescent().run(plan(of), data(other))
-    priced = CertifiedSpec(constants=of.constants, spec=plan(of).spec, delta=1e-5)
+    certified = CertifiedSpec(constants=of.constants, spec=plan(of).spec, delta=1e-5)
     with pytest.raises(InvalidParameter, match="no problem"):
-        NoisyGradientDescent().run(priced, data(of))
+        NoisyGradientDescent().run(certified, data(of))
     with pytest.raises(TypeError, match="constants"):
         Plan(problem=of, constants=other.constants, spec=plan(of).spec, delta=1e-5)  # type: ignore[call-arg]
     with pytest.raises(InvalidParameter, match="needs constants"):

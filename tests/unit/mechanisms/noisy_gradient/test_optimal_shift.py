@@ -102,7 +102,7 @@ def constants(**changes: object) -> Constants:
     return Constants(**(fields | changes))  # type: ignore[arg-type]
 
 
-def schedule(**changes: object) -> NoisyGradientSpec:
+def make_spec(**changes: object) -> NoisyGradientSpec:
     fields: dict[str, object] = {"step_size": 0.5, "noise_std": 0.1, "n_steps": 100}
     return NoisyGradientSpec(**(fields | changes))  # type: ignore[arg-type]
 
@@ -110,10 +110,10 @@ def schedule(**changes: object) -> NoisyGradientSpec:
 def test_checkpoints_restart_from_a_public_point() -> None:
     first, second = same_start_mu(0.01, 0.02, 0.98, 50), same_start_mu(0.01, 0.02, 0.98, 50)
     assert math.hypot(first, second) == pytest.approx(4.803292343, rel=EXACT)
-    run = schedule(release="checkpoints", checkpoints=(50, 100))
+    run = make_spec(release="checkpoints", checkpoints=(50, 100))
     u = same_start_mu(0.5 * 2 / 1000, 0.05, 0.95, 50)
     assert OptimalShift().certify(constants(), run).mu == pytest.approx(u * math.sqrt(2), rel=1e-8)
-    last = OptimalShift().certify(constants(), schedule()).mu
+    last = OptimalShift().certify(constants(), make_spec()).mu
     assert last is not None
     assert last < u * math.sqrt(2) < Composition().certify(constants(), run).mu  # type: ignore[operator]
 
@@ -221,7 +221,7 @@ def test_stopping_inside_an_epoch_is_not_the_whole_epoch_formula() -> None:
     u = StepUnits(shift=1.0, noise=1.0, contraction=1.0, diameter=INFINITY)
     claimed = 3 / 5 + 1 / 3  # the closed form with l = 5, j = 3, used at T = 18
     assert cyclic_energy(u, 5, 18, "data-independent") >= 1.0 > claimed
-    run = schedule(sampling="shuffle", batch_size=200, n_steps=18)
+    run = make_spec(sampling="shuffle", batch_size=200, n_steps=18)
     with pytest.raises(AssumptionFailed, match="inside an epoch"):
         ShuffledShift().certify(constants(), run)
 
@@ -258,32 +258,32 @@ def test_shuffle_bound_covers_every_pattern_of_positions() -> None:
 def test_inexact_projection_is_charged_at_every_step_and_refused_elsewhere() -> None:
     error = 1e-3
     inexact = constants(projection_error=error, diameter=2.0, strong_convexity=0.0)
-    honest = OptimalShift().certify(inexact, schedule(n_steps=INFINITY)).mu
+    honest = OptimalShift().certify(inexact, make_spec(n_steps=INFINITY)).mu
     s, v = 0.5 * 2 / 1000 + 2 * error, 0.05
     assert honest == pytest.approx(best_restart_mu(s, v, 1.0, 2.0 + 2 * error, INFINITY), rel=1e-8)
     with pytest.raises(AssumptionFailed, match="projection"):
-        ShuffledShift().certify(inexact, schedule(sampling="shuffle", batch_size=100))
-    cyclic = CyclicShift().certify(inexact, schedule(sampling="cyclic", batch_size=100, n_steps=50))
+        ShuffledShift().certify(inexact, make_spec(sampling="shuffle", batch_size=100))
+    cyclic = CyclicShift().certify(inexact, make_spec(sampling="cyclic", batch_size=100, n_steps=50))
     exact = CyclicShift().certify(
-        replace(inexact, projection_error=0.0), schedule(sampling="cyclic", batch_size=100, n_steps=50)
+        replace(inexact, projection_error=0.0), make_spec(sampling="cyclic", batch_size=100, n_steps=50)
     )
     assert cyclic.mu > exact.mu  # type: ignore[operator]
 
 
 def test_unknown_start_restarts_from_the_diameter() -> None:
     bounded = constants(diameter=2.0)
-    warm = OptimalShift().certify(bounded, schedule(start="unknown", n_steps=3)).mu
+    warm = OptimalShift().certify(bounded, make_spec(start="unknown", n_steps=3)).mu
     assert warm == pytest.approx(restart_mu(0.001, 0.05, 0.95, 2.0, 3), rel=1e-8)
     with pytest.raises(AssumptionFailed, match="unknown start"):
-        OptimalShift().certify(constants(), schedule(start="unknown"))
+        OptimalShift().certify(constants(), make_spec(start="unknown"))
     with pytest.raises(AssumptionFailed, match="starting point"):
-        Composition().certify(bounded, schedule(start="unknown"))
+        Composition().certify(bounded, make_spec(start="unknown"))
 
 
-def test_varying_schedules() -> None:
+def test_varying_specs() -> None:
     steps = tuple(np.linspace(1.0, 0.2, 60).tolist())
     noises = tuple(np.linspace(0.1, 0.3, 60).tolist())
-    run = schedule(step_size=steps, noise_std=noises, n_steps=60)
+    run = make_spec(step_size=steps, noise_std=noises, n_steps=60)
     ours, plain = OptimalShift().certify(constants(), run).mu, Composition().certify(constants(), run).mu
     assert plain == pytest.approx(math.sqrt(sum((2 / 1000 / x) ** 2 for x in noises)), rel=1e-8)
     assert ours is not None
@@ -291,10 +291,10 @@ def test_varying_schedules() -> None:
     bounded = OptimalShift().certify(constants(diameter=0.01), run).mu
     assert bounded is not None
     assert bounded < ours
-    flat = schedule(step_size=(0.5,) * 100, noise_std=(0.1,) * 100)
+    flat = make_spec(step_size=(0.5,) * 100, noise_std=(0.1,) * 100)
     for limit in (INFINITY, 0.02):
         a = OptimalShift().certify(constants(diameter=limit), flat).mu
-        b = OptimalShift().certify(constants(diameter=limit), schedule()).mu
+        b = OptimalShift().certify(constants(diameter=limit), make_spec()).mu
         assert a == pytest.approx(b, rel=2e-2)
         assert a >= b * (1 - 1e-9)  # type: ignore[operator]
 
@@ -328,11 +328,11 @@ def test_each_hypothesis_is_refused_by_name(
 ) -> None:
     base = constants(adjacency="add-remove") if changes.get("sampling") == "poisson" else constants()
     with pytest.raises(AssumptionFailed, match=words):
-        theorem.certify(base, schedule(**changes))
+        theorem.certify(base, make_spec(**changes))
 
 
 def test_expansive_steps_fall_back_to_composition_or_use_the_diameter() -> None:
-    run = schedule(step_size=3.0)  # 3 > 2/M
+    run = make_spec(step_size=3.0)  # 3 > 2/M
     with pytest.raises(AssumptionFailed, match="2/smoothness = 2"):
         OptimalShift().certify(constants(), run)
     plain = Composition().certify(constants(), run).mu
@@ -340,12 +340,12 @@ def test_expansive_steps_fall_back_to_composition_or_use_the_diameter() -> None:
     assert bounded is not None
     assert bounded <= plain * (1 + 1e-8)  # type: ignore[operator]
     with pytest.raises(AssumptionFailed, match="expand"):
-        ShuffledShift().certify(constants(), schedule(step_size=3.0, sampling="shuffle", batch_size=100))
+        ShuffledShift().certify(constants(), make_spec(step_size=3.0, sampling="shuffle", batch_size=100))
     rough = constants(smoothness=INFINITY)
     with pytest.raises(AssumptionFailed, match="smoothness"):
-        OptimalShift().certify(rough, schedule())
+        OptimalShift().certify(rough, make_spec())
     loose = constants(convex=False, smoothness=0.1, strong_convexity=0.0, diameter=1.0)
-    long = OptimalShift().certify(loose, schedule(step_size=0.2, n_steps=INFINITY))
+    long = OptimalShift().certify(loose, make_spec(step_size=0.2, n_steps=INFINITY))
     assert math.isfinite(long.mu)  # type: ignore[arg-type]
 
 
@@ -353,7 +353,7 @@ def test_meaningless_combinations_name_the_parameter_and_the_fix() -> None:
     removed = constants(adjacency="add-remove")
     for sampling in ("cyclic", "shuffle", "without-replacement"):
         with pytest.raises(InvalidParameter, match="replace-one"):
-            Composition().certify(removed, schedule(sampling=sampling, batch_size=10))
-    assert Composition().certify(constants(), schedule(sampling="poisson", batch_size=10)).parts
+            Composition().certify(removed, make_spec(sampling=sampling, batch_size=10))
+    assert Composition().certify(constants(), make_spec(sampling="poisson", batch_size=10)).parts
     with pytest.raises(InvalidParameter, match="batch_size"):
-        Composition().certify(constants(), schedule(sampling="cyclic", batch_size=1001))
+        Composition().certify(constants(), make_spec(sampling="cyclic", batch_size=1001))

@@ -124,13 +124,13 @@ def test_a_smaller_pairwise_sensitivity_does_not_shrink_the_reach() -> None:
     from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
     from dplangevin.problem.constants import Constants
 
-    schedule = NoisyGradientSpec(step_size=0.1, noise_std=0.1, n_steps=1, batch_size=50, sampling="poisson")
+    spec = NoisyGradientSpec(step_size=0.1, noise_std=0.1, n_steps=1, batch_size=50, sampling="poisson")
     constants = Constants(n=1000, lipschitz=1.0, gradient_sensitivity=0.01)
-    (part,) = certify_plan(constants, schedule, delta=1e-5, theorem="composition").parts
+    (part,) = certify_plan(constants, spec, delta=1e-5, theorem="composition").parts
     assert isinstance(part, SampledGaussian)
     assert part.noise_multiplier == pytest.approx(5.0, rel=1e-8)
     assert (
-        certify_plan(constants, schedule, delta=1e-5).theorem == "composition"
+        certify_plan(constants, spec, delta=1e-5).theorem == "composition"
     )  # sharper than two opposite records
 
 

@@ -117,9 +117,9 @@ def test_every_step_shift_is_above_exact_chains():
             n=10, lipschitz=run.shift * size / 2, smoothness=max(ridge, 1e-3), strong_convexity=ridge,
             diameter=run.diameter,
         )  # fmt: skip
-        schedule = NoisyGradientSpec(
+        spec = NoisyGradientSpec(
             step_size=1.0, noise_std=1.0, n_steps=run.n_steps, batch_size=size, sampling=SUBSET
         )
-        mu = EveryStepShift().certify(constants, schedule).mu
+        mu = EveryStepShift().certify(constants, spec).mu
         for order in (2.0, 6.0):
             assert max(renyi(p, q, order), renyi(q, p, order)) <= order * mu**2 / 2 * (1 + 1e-7)

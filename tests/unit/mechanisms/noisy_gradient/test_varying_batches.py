@@ -38,14 +38,14 @@ def described(steps, noises, *, sampling=SUBSET, n=10, batch=2, ridge=0.0, diame
         diameter=diameter,
         adjacency="replace-one" if sampling == SUBSET else "add-remove",
     )
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=tuple(steps),
         noise_std=tuple(noises),
         n_steps=len(steps),
         batch_size=batch,
         sampling=sampling,
     )
-    return constants, schedule
+    return constants, spec
 
 
 def chain(run, width, drift, jump):
@@ -79,7 +79,7 @@ def renyi(p, q, order):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_above_exact_chains(seed):
-    """Random schedules, ridges, sets and rates; the record jumps either way, the others drift; both directions."""
+    """Random specs, ridges, sets and rates; the record jumps either way, the others drift; both directions."""
     rng = np.random.default_rng(seed)
     count, sampling = int(rng.integers(1, 14)), str(rng.choice([SUBSET, POISSON]))
     ridge, bounded = float(rng.choice([0.0, 0.1, 0.5])), bool(rng.random() < 0.6)
@@ -87,7 +87,7 @@ def test_above_exact_chains(seed):
     width = (
         float(np.exp(rng.uniform(0, 2))) if bounded else 16 * math.sqrt(float(np.sum((steps * noises) ** 2)))
     )
-    constants, schedule = described(
+    constants, spec = described(
         steps,
         noises,
         sampling=sampling,
@@ -96,7 +96,7 @@ def test_above_exact_chains(seed):
         diameter=width if bounded else math.inf,
         lipschitz=float(np.exp(rng.uniform(-1, 1))),
     )
-    run = make_varying_batch_run(HiddenStateSGD(), constants, schedule)
+    run = make_varying_batch_run(HiddenStateSGD(), constants, spec)
     drift, jumps = 0.0, (1.0, 0.0)
     if sampling == SUBSET:
         drift, jumps = 0.1 * float(rng.normal()), ((1.0, 0.0), (0.5, -0.5), (-1.0, 0.0))[rng.integers(3)]
@@ -112,7 +112,7 @@ def test_the_formula_written_out():
     """Every restart and share by plain loops over steps: S1, without replacement."""
     rng = np.random.default_rng(7)
     steps, noises = rng.uniform(0.2, 1.0, 9), rng.choice([0.5, 0.8, 1.3], 9)
-    constants, schedule = described(steps, noises, ridge=0.3, diameter=2.0)
+    constants, spec = described(steps, noises, ridge=0.3, diameter=2.0)
     factors, shifts = [max(1 - e * 0.3, 0.0) for e in steps], [e * 2.0 / 2 for e in steps]
     for order in (2.0, 8.0):
         best = sum(sg.renyi_without_replacement([order], 0.2, 2 * z / 2.0)[0] for z in noises)
@@ -130,18 +130,18 @@ def test_the_formula_written_out():
                 )
                 best = min(best, cost + order * start**2 / (2 * rho * weight))
         found = worst_distance_costs(
-            make_varying_batch_run(HiddenStateSGD(), constants, schedule), np.array([order])
+            make_varying_batch_run(HiddenStateSGD(), constants, spec), np.array([order])
         )[0]
         assert found == pytest.approx(best, rel=1e-6)
 
 
-def test_a_constant_schedule_written_as_a_list():
+def test_a_constant_spec_written_as_a_list():
     """The list shares one rho over all steps, so it is a little above the search for constant ones, never below."""
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
     plain = NoisyGradientSpec(step_size=0.1, noise_std=0.4, n_steps=2000, batch_size=50, sampling=SUBSET)
     listed = replace(plain, step_size=(0.1,) * 2000)
     for theorem in (HiddenStateSGD(), ParticipationStart()):
-        one, many = (theorem.certify(constants, schedule).epsilon(1e-5) for schedule in (plain, listed))
+        one, many = (theorem.certify(constants, spec).epsilon(1e-5) for spec in (plain, listed))
         assert one * (1 - 1e-6) <= many <= 1.12 * one
 
 
@@ -149,9 +149,9 @@ def test_a_decaying_step_size_is_far_below_composition():
     """eta = 0.5 / sqrt(1 + t / 50), ridge 0.5: composition 0.855, from the random distance 0.160."""
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
     steps = tuple((0.5 / np.sqrt(1 + np.arange(2000) / 50)).tolist())
-    schedule = NoisyGradientSpec(step_size=steps, noise_std=0.4, n_steps=2000, batch_size=50, sampling=SUBSET)
-    assert ParticipationStart().certify(constants, schedule).epsilon(1e-5) == pytest.approx(0.1596, rel=5e-3)
-    assert HiddenStateSGD().certify(constants, schedule).epsilon(1e-5) == pytest.approx(0.2272, rel=5e-3)
+    spec = NoisyGradientSpec(step_size=steps, noise_std=0.4, n_steps=2000, batch_size=50, sampling=SUBSET)
+    assert ParticipationStart().certify(constants, spec).epsilon(1e-5) == pytest.approx(0.1596, rel=5e-3)
+    assert HiddenStateSGD().certify(constants, spec).epsilon(1e-5) == pytest.approx(0.2272, rel=5e-3)
 
 
 def test_noise_is_rounded_down_to_few_classes():
@@ -174,28 +174,28 @@ def test_levels_raise_convex_means_and_keep_the_sum():
 
 
 def test_distances_stop_at_the_diameter():
-    constants, schedule = described([1.0] * 8, [1.0] * 8, diameter=3.0)
-    run = make_varying_batch_run(HiddenStateSGD(), constants, schedule)
+    constants, spec = described([1.0] * 8, [1.0] * 8, diameter=3.0)
+    run = make_varying_batch_run(HiddenStateSGD(), constants, spec)
     assert max_distances(run) == pytest.approx([0, 1, 2, 3, 3, 3, 3, 3, 3])
 
 
 def test_extreme_magnitudes_never_claim_too_little():
     """Tiny steps lose no digits: scaling all lengths changes nothing; a last step without noise is not forgotten."""
-    constants, schedule = described([0.5, 0.4, 0.3], [1.0, 2.0, 1.0], diameter=4.0)
-    here = worst_distance_costs(make_varying_batch_run(HiddenStateSGD(), constants, schedule), FEW)
-    tiny = replace(schedule, step_size=tuple(1e-55 * e for e in (0.5, 0.4, 0.3)))
+    constants, spec = described([0.5, 0.4, 0.3], [1.0, 2.0, 1.0], diameter=4.0)
+    here = worst_distance_costs(make_varying_batch_run(HiddenStateSGD(), constants, spec), FEW)
+    tiny = replace(spec, step_size=tuple(1e-55 * e for e in (0.5, 0.4, 0.3)))
     there = worst_distance_costs(
         make_varying_batch_run(HiddenStateSGD(), replace(constants, diameter=4e-55), tiny), FEW
     )
     assert there == pytest.approx(here, rel=1e-6)
-    bare = replace(schedule, noise_std=(1.0, 1.0, 1e-9))
+    bare = replace(spec, noise_std=(1.0, 1.0, 1e-9))
     assert np.all(worst_distance_costs(make_varying_batch_run(HiddenStateSGD(), constants, bare), FEW) > 1e10)
 
 
 @pytest.mark.parametrize("theorem", [HiddenStateSGD(), ParticipationStart()], ids=lambda t: t.name)
 def test_each_broken_hypothesis_is_named(theorem):
-    constants, schedule = described([0.5, 0.4], [1.0, 1.0])
-    assert theorem.certify(constants, schedule).theorem == theorem.name
+    constants, spec = described([0.5, 0.4], [1.0, 1.0])
+    assert theorem.certify(constants, spec).theorem == theorem.name
     for changes, word in [
         ({"release": "checkpoints", "checkpoints": (1,)}, "not covered"),
         ({"release": "trajectory"}, "whole path"),
@@ -203,22 +203,22 @@ def test_each_broken_hypothesis_is_named(theorem):
         ({"start": "unknown"}, "starting point"),
     ]:
         with pytest.raises(AssumptionFailed, match=word):
-            theorem.certify(constants, replace(schedule, **changes))
+            theorem.certify(constants, replace(spec, **changes))
     with pytest.raises(AssumptionFailed, match="expands"):
-        theorem.certify(replace(constants, smoothness=30.0), schedule)
+        theorem.certify(replace(constants, smoothness=30.0), spec)
     with pytest.raises(AssumptionFailed, match="too large"):
         theorem.certify(
             replace(constants, smoothness=3.0, adjacency="add-remove", gradient_sensitivity=1.0),
-            replace(schedule, sampling=POISSON),
+            replace(spec, sampling=POISSON),
         )
 
 
 def test_too_large_poisson_batches_are_charged():
     constants = Constants(n=1000, lipschitz=1.0, smoothness=12.0, adjacency="add-remove", diameter=1.0)
-    schedule = NoisyGradientSpec(
+    spec = NoisyGradientSpec(
         step_size=(0.1,) * 50, noise_std=0.4, n_steps=50, batch_size=50, sampling=POISSON
     )
-    found = HiddenStateSGD().certify(constants, schedule)
+    found = HiddenStateSGD().certify(constants, spec)
     largest = math.floor(2 / 0.1 * 50 / 12)
     from scipy.stats import binom
 

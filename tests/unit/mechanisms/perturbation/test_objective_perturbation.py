@@ -86,7 +86,7 @@ def test_rounding_in_the_smoothness_never_hides_the_curvature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "schedule", "word"),
+    ("changes", "spec", "word"),
     [
         ({"convex": False}, {}, "not convex"),
         ({"strong_convexity": 0.0}, {}, "no ridge"),
@@ -99,16 +99,16 @@ def test_rounding_in_the_smoothness_never_hides_the_curvature() -> None:
 )
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_each_hypothesis_is_refused_by_name(
-    changes: dict[str, Any], schedule: dict[str, Any], word: str, noise: str
+    changes: dict[str, Any], spec: dict[str, Any], word: str, noise: str
 ) -> None:
     theorem = ObjectivePerturbationTheorem() if noise == "gamma" else GaussianObjectivePerturbation()
-    run = ObjectivePerturbationSpec(**({"density_scale": 2.0, "noise": noise, **EXACT} | schedule))
+    run = ObjectivePerturbationSpec(**({"density_scale": 2.0, "noise": noise, **EXACT} | spec))
     theorem.certify(BASE, replace(run, tolerance=1.0))
     with pytest.raises(AssumptionFailed, match=word):
         theorem.certify(replace(BASE, **changes), run)
 
 
-def test_gaussian_noise_has_no_pure_promise() -> None:
+def test_gaussian_noise_has_no_pure_guarantee() -> None:
     run = ObjectivePerturbationSpec(density_scale=2.0, noise="gaussian", **EXACT)
     with pytest.raises(AssumptionFailed, match="no pure guarantee"):
         ObjectivePerturbationTheorem().certify(BASE, run)
@@ -131,8 +131,8 @@ def test_calibration_meets_epsilon_and_wastes_little(
 ) -> None:
     total = ridge * 0.25 * norm**2 / math.expm1(min(epsilon, 1.0) / 2)
     of = problem("logistic", norm, 200, 4, total, adjacency)
-    schedule = calibrate_objective_perturbation(of.constants, epsilon=epsilon, delta=delta)
-    promised = Plan(problem=of, spec=schedule, delta=delta).guarantee.epsilon()
+    spec = calibrate_objective_perturbation(of.constants, epsilon=epsilon, delta=delta)
+    promised = Plan(problem=of, spec=spec, delta=delta).guarantee.epsilon()
     assert promised <= epsilon
     assert promised >= 0.999 * epsilon
 
@@ -273,7 +273,7 @@ def log_laplace_tail(x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, x - math.log(2), np.log1p(-np.exp(-np.abs(x)) / 2))
 
 
-def test_a_constraint_keeps_the_promise() -> None:
+def test_a_constraint_keeps_the_guarantee() -> None:
     """In one dimension the law has atoms at the ends of the set; their masses are Laplace tails."""
     rng = np.random.default_rng(6)
     worst = 0.0
@@ -397,7 +397,7 @@ def test_release_noise_falls_with_epsilon() -> None:
     """A small ridge (large epsilon) may not bring back noise through the solver's tolerance."""
     sizes = []
     for epsilon in (1.0, 4.0, 16.0):
-        recipe = plan_fit(
+        fit_plan = plan_fit(
             model="logistic",
             n=60_000,
             n_features=26,
@@ -408,7 +408,7 @@ def test_release_noise_falls_with_epsilon() -> None:
             fit_intercept=False,
             mechanism="objective-perturbation",
         )
-        schedule = recipe.plan.spec
-        assert isinstance(schedule, ObjectivePerturbationSpec)
-        sizes.append(schedule.release_density_scale * 26)
+        spec = fit_plan.plan.spec
+        assert isinstance(spec, ObjectivePerturbationSpec)
+        sizes.append(spec.release_density_scale * 26)
     assert max(sizes) < 0.03

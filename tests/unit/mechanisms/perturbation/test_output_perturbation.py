@@ -93,9 +93,9 @@ def test_the_sensitivity_is_attained(norm: float) -> None:
 
 def test_the_published_noise() -> None:
     """n = 3e4, ridge .01, eps = 1: E|z| = p S / eps = .1333 for p = 20 and .6667 for p = 100."""
-    schedule = calibrate_output_perturbation(BASE, epsilon=1.0)
-    assert 20 * schedule.density_scale == pytest.approx(0.13333, rel=1e-4)
-    assert 100 * schedule.density_scale == pytest.approx(0.66667, rel=1e-4)
+    spec = calibrate_output_perturbation(BASE, epsilon=1.0)
+    assert 20 * spec.density_scale == pytest.approx(0.13333, rel=1e-4)
+    assert 100 * spec.density_scale == pytest.approx(0.66667, rel=1e-4)
 
 
 @given(
@@ -112,11 +112,11 @@ def test_calibration_is_the_inverse_of_the_theorem(
     constants = Constants(
         n=n, lipschitz=2.0, smoothness=1 + ridge, strong_convexity=ridge, adjacency=adjacency
     )  # type: ignore[arg-type]
-    schedule = calibrate_output_perturbation(constants, epsilon=epsilon, delta=delta)
-    promised = CertifiedSpec(constants=constants, spec=schedule, delta=delta).guarantee.epsilon()
+    spec = calibrate_output_perturbation(constants, epsilon=epsilon, delta=delta)
+    promised = CertifiedSpec(constants=constants, spec=spec, delta=delta).guarantee.epsilon()
     assert 0.999 * epsilon <= promised <= epsilon
-    expected = (constants.gradient_sensitivity + 2 * schedule.tolerance) / (n * ridge)
-    assert minimizer_sensitivity(constants, schedule.tolerance) == pytest.approx(expected, rel=1e-12)
+    expected = (constants.gradient_sensitivity + 2 * spec.tolerance) / (n * ridge)
+    assert minimizer_sensitivity(constants, spec.tolerance) == pytest.approx(expected, rel=1e-12)
 
 
 def test_each_hypothesis_is_refused_by_name() -> None:
@@ -219,7 +219,7 @@ class Budget:
         self.calls.append(f"commit {token} {len(release_hash)}")
 
 
-def test_the_noise_is_the_one_that_was_priced() -> None:
+def test_the_noise_is_the_one_that_was_accounted() -> None:
     """Gamma norm and uniform direction around the minimiser: Kolmogorov-Smirnov at level 1e-6, fixed seed."""
     of = problem("huber", 1.0, 2, 3, 50.0, "replace-one")
     rows, labels = np.eye(3)[:2], np.array([1.0, -1.0])

@@ -39,8 +39,8 @@ def _plan(kind: str, problem: Problem, iterations: int | None) -> Plan:
     calibrated: Any = (
         calibrate_objective_perturbation if kind == "objective" else calibrate_output_perturbation
     )
-    schedule = calibrated(problem.constants, epsilon=1.0, delta=0.0)
-    return Plan(problem=problem, spec=replace(schedule, n_iterations=iterations), delta=0.0)
+    spec = calibrated(problem.constants, epsilon=1.0, delta=0.0)
+    return Plan(problem=problem, spec=replace(spec, n_iterations=iterations), delta=0.0)
 
 
 @pytest.mark.parametrize("kind", ["objective", "output"])

@@ -1,4 +1,4 @@
-"""The local bound of a Rashomon draw against exact laws: on a line, in the plane, and radial; and its sabotages."""
+"""The local bound of a Rashomon draw against exact laws (line, plane, radial), and its broken variants."""
 
 from __future__ import annotations
 

@@ -56,15 +56,15 @@ LOGISTIC = DPLogisticRegression(data_norm=1.0, classes=[0, 1], radius=2.0, fit_i
 
 
 def test_k_draws_at_delta_zero_cost_k_times_one() -> None:
-    recipe = plan_rashomon(stated(), threshold=0.05, n_models=5, epsilon=2.0, tier="exact")
-    (part,) = recipe.plan.guarantee.parts
+    fit_plan = plan_rashomon(stated(), threshold=0.05, n_models=5, epsilon=2.0, tier="exact")
+    (part,) = fit_plan.plan.guarantee.parts
     assert isinstance(part, BoundedRange)
     assert part.count == 5
-    assert recipe.plan.guarantee.epsilon(0.0) == pytest.approx(5 * part.value, rel=1e-12)
-    assert recipe.plan.guarantee.epsilon(0.0) == pytest.approx(2.0, rel=1e-6)
-    assert recipe.plan.guarantee.epsilon(0.0) <= 2.0
+    assert fit_plan.plan.guarantee.epsilon(0.0) == pytest.approx(5 * part.value, rel=1e-12)
+    assert fit_plan.plan.guarantee.epsilon(0.0) == pytest.approx(2.0, rel=1e-6)
+    assert fit_plan.plan.guarantee.epsilon(0.0) <= 2.0
     one = plan_rashomon(stated(), threshold=0.05, n_models=1, epsilon=2.0, tier="exact")
-    assert recipe.spec.inverse_temperature == pytest.approx(one.spec.inverse_temperature / 5, rel=1e-6)
+    assert fit_plan.spec.inverse_temperature == pytest.approx(one.spec.inverse_temperature / 5, rel=1e-6)
 
 
 @pytest.mark.parametrize("models", [2, 10, 50])
@@ -95,18 +95,18 @@ def _law(value: float) -> Any:
 @pytest.mark.parametrize(
     ("delta", "tier"), [(0.0, "pure"), (1e-6, "certified"), (1e-6, "pure"), (0.0, "exact")]
 )
-def test_plans_meet_their_promise(delta: float, tier: str) -> None:
-    recipe = plan_rashomon(stated(), threshold=0.05, n_models=4, epsilon=1.5, delta=delta, tier=tier)
-    assert 0.97 * 1.5 < recipe.plan.guarantee.epsilon(delta) <= 1.5
-    assert recipe.plan.guarantee.theorem == "rashomon-draws"
-    longer = replace(recipe.spec, inverse_temperature=2 * recipe.spec.inverse_temperature)
+def test_plans_meet_their_guarantee(delta: float, tier: str) -> None:
+    fit_plan = plan_rashomon(stated(), threshold=0.05, n_models=4, epsilon=1.5, delta=delta, tier=tier)
+    assert 0.97 * 1.5 < fit_plan.plan.guarantee.epsilon(delta) <= 1.5
+    assert fit_plan.plan.guarantee.theorem == "rashomon-draws"
+    longer = replace(fit_plan.spec, inverse_temperature=2 * fit_plan.spec.inverse_temperature)
     assert Plan(problem=stated(), spec=longer, delta=delta).guarantee.epsilon(delta) > 1.5
-    assert "probability at least" in str(recipe)
+    assert "probability at least" in str(fit_plan)
 
 
-def test_a_short_chain_is_priced_or_refused() -> None:
-    recipe = plan_rashomon(stated(), threshold=0.05, n_models=2, epsilon=1.0, delta=1e-6)
-    short = replace(recipe.spec, n_steps=3)
+def test_a_short_chain_is_accounted_or_refused() -> None:
+    fit_plan = plan_rashomon(stated(), threshold=0.05, n_models=2, epsilon=1.0, delta=1e-6)
+    short = replace(fit_plan.spec, n_steps=3)
     assert Plan(problem=stated(), spec=short, delta=1e-6).guarantee.epsilon(1e-6) == math.inf
     pure = plan_rashomon(stated(), threshold=0.05, n_models=2, epsilon=1.0)
     with pytest.raises(Exception, match="too short"):
@@ -115,8 +115,8 @@ def test_a_short_chain_is_priced_or_refused() -> None:
 
 def test_the_error_of_the_minimum_is_paid_for() -> None:
     constants = stated().constants
-    recipe = plan_rashomon(stated(), threshold=0.05, n_models=1, epsilon=1.0, tier="exact")
-    loose = replace(recipe.spec, tolerance=1e4 * recipe.spec.tolerance)
+    fit_plan = plan_rashomon(stated(), threshold=0.05, n_models=1, epsilon=1.0, tier="exact")
+    loose = replace(fit_plan.spec, tolerance=1e4 * fit_plan.spec.tolerance)
     error = minimum_error(constants, loose.tolerance)
     assert error == pytest.approx(loose.tolerance**2 / (2 * 2000 * 2000 * 0.01), rel=1e-9)
     dearer = Plan(problem=stated(), spec=loose, delta=0.0).guarantee.epsilon()
@@ -124,11 +124,11 @@ def test_the_error_of_the_minimum_is_paid_for() -> None:
 
 
 def test_hit_bound_in_a_plan_is_that_of_its_law() -> None:
-    recipe = plan_rashomon(stated(p=3), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
-    expected = hit_probability(3, recipe.spec.inverse_temperature * 0.05)
-    assert recipe.hit_probability == pytest.approx(expected, rel=1e-6)
+    fit_plan = plan_rashomon(stated(p=3), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
+    expected = hit_probability(3, fit_plan.spec.inverse_temperature * 0.05)
+    assert fit_plan.hit_probability == pytest.approx(expected, rel=1e-6)
     ramp = plan_rashomon(stated(p=3), threshold=0.05, n_models=2, epsilon=1.0, tier="exact", route="ramp")
-    assert 0 < ramp.hit_probability < recipe.hit_probability
+    assert 0 < ramp.hit_probability < fit_plan.hit_probability
     assert ramp.spec.ramp == pytest.approx(0.0025)
 
 
@@ -138,13 +138,13 @@ def test_a_ball_that_just_holds_every_minimiser_is_enough() -> None:
     assert not has_interior_minimizers(stated(radius=2.0 * (1 - 1e-9), ridge=0.5))
 
 
-def test_stability_and_population_risk_of_a_draw_are_told() -> None:
+def test_stability_and_population_risk_of_a_draw_are_reported() -> None:
     """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6, sharpened: L sqrt(2 psi / m) + 2 L^2 / (m n)."""
-    recipe = plan_rashomon(stated(ridge=0.5), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
+    fit_plan = plan_rashomon(stated(ridge=0.5), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
     stability = math.sqrt(2 * 0.05 / 0.5) + 2 / (0.5 * 2000)
-    assert recipe.stability == pytest.approx(stability)
-    assert recipe.population_risk == pytest.approx(stability + 0.05 + 2 / recipe.spec.inverse_temperature)
-    assert "uniform stability" in str(recipe)
+    assert fit_plan.stability == pytest.approx(stability)
+    assert fit_plan.population_risk == pytest.approx(stability + 0.05 + 2 / fit_plan.spec.inverse_temperature)
+    assert "uniform stability" in str(fit_plan)
     ramp = plan_rashomon(stated(), threshold=0.05, n_models=2, epsilon=1.0, tier="exact", route="ramp")
     assert ramp.stability is None
 
@@ -191,7 +191,7 @@ def test_hit_bound_is_monotone(p: int, beta: float, psi: float, ramp: float) -> 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 50), st.floats(1.0, 1e4), st.floats(1e-4, 1.0), st.floats(1.0, 10.0))
-def test_start_ratio_is_the_best_of_its_family(p: int, beta: float, psi: float, excess: float) -> None:
+def test_start_ratio_is_the_best_of_its_kind(p: int, beta: float, psi: float, excess: float) -> None:
     found = start_log_ratio(p, beta, psi, excess)
     for s in np.geomspace(1e-6, 1, 60):
         assert found <= p * math.log(1 / s) + beta * max(s * excess - psi, 0.0) + 1e-6
@@ -223,18 +223,18 @@ def test_advice_says_what_is_worth_running() -> None:
 
 def test_ramp_chains_use_the_sensitivity_of_the_ramp() -> None:
     problem = stated(n=5000)
-    recipe = plan_rashomon(
+    fit_plan = plan_rashomon(
         problem, threshold=0.05, n_models=3, epsilon=2.0, delta=1e-6, route="ramp", tier="process", n_steps=50
     )
-    s = recipe.spec
+    s = fit_plan.spec
     width = ramp_sensitivity(
         problem.constants, 0.05, s.full_lipschitz, minimum_error(problem.constants, s.tolerance)
     )
     mu = s.inverse_temperature * width * math.sqrt(s.step_size * 50 / 2) * math.sqrt(3)
-    assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-6)
-    assert recipe.plan.guarantee.epsilon(1e-6) <= 2.0
-    assert recipe.hit_threshold == pytest.approx(0.1)
-    assert recipe.plan.guarantee.release == "last-iterate"
+    assert fit_plan.plan.guarantee.mu == pytest.approx(mu, rel=1e-6)
+    assert fit_plan.plan.guarantee.epsilon(1e-6) <= 2.0
+    assert fit_plan.hit_threshold == pytest.approx(0.1)
+    assert fit_plan.plan.guarantee.release == "last-iterate"
 
 
 def test_trajectory_route_checks_its_hypotheses() -> None:
@@ -243,28 +243,28 @@ def test_trajectory_route_checks_its_hypotheses() -> None:
     wide = stated(radius=101.0)
     assert has_interior_minimizers(wide)
     assert not has_interior_minimizers(stated(radius=99.0))
-    recipe = plan_rashomon(
+    fit_plan = plan_rashomon(
         wide, threshold=0.05, n_models=2, epsilon=1.0, delta=1e-6, route="trajectory", n_steps=40
     )
-    s = recipe.spec
+    s = fit_plan.spec
     jump = threshold_sensitivity(wide.constants, 0.05, s.full_lipschitz, True)
     assert jump == pytest.approx(0.001 + math.sqrt(2 * 0.26 * 0.05), rel=1e-9)
     mu = s.inverse_temperature * jump * math.sqrt(s.step_size * 40 / 2) * math.sqrt(2)
-    assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-4)
-    assert recipe.hit_probability == 0.0, "this route proves nothing useful, and says so"
+    assert fit_plan.plan.guarantee.mu == pytest.approx(mu, rel=1e-4)
+    assert fit_plan.hit_probability == 0.0, "this route proves nothing useful, and says so"
 
 
 def test_chains_of_a_problem_that_breaks_the_stated_numbers_are_refused() -> None:
     problem = stated()
-    recipe = plan_rashomon(
+    fit_plan = plan_rashomon(
         problem, threshold=0.05, n_models=2, epsilon=1.0, delta=1e-6, route="ramp", tier="process", n_steps=10
     )
     X, y = table()
     data = ArrayDataset(X, y, problem)
-    small = replace(recipe.spec, full_lipschitz=0.5 * recipe.spec.full_lipschitz)
+    small = replace(fit_plan.spec, full_lipschitz=0.5 * fit_plan.spec.full_lipschitz)
     with pytest.raises(NotPrivateError, match="full_lipschitz"):
-        Plan(problem=problem, spec=small, delta=1e-6)  # no promise is made, let alone run
-    liar = replace(recipe.spec, ramp=0.0, interior_minimizers=True)
+        Plan(problem=problem, spec=small, delta=1e-6)  # no guarantee is made, let alone run
+    liar = replace(fit_plan.spec, ramp=0.0, interior_minimizers=True)
     with pytest.raises(NotPrivateError, match="interior"):
         Plan(problem=problem, spec=liar, delta=1e-6)
     draws = plan_rashomon(problem, threshold=0.05, n_models=2, epsilon=1.0)
@@ -358,9 +358,9 @@ def test_members_of_the_true_set_are_as_frequent_as_promised() -> None:
     # the set is known here because the data is ours; the sampler itself never says who is in it
     X, y = table(400)
     problem = stated(n=400, ridge=0.01)
-    recipe = plan_rashomon(problem, threshold=0.1, n_models=300, epsilon=300.0, tier="exact")
+    fit_plan = plan_rashomon(problem, threshold=0.1, n_models=300, epsilon=300.0, tier="exact")
     data = ArrayDataset(X, y, problem)
-    theta = run_plan(recipe.plan, data, 2).value
+    theta = run_plan(fit_plan.plan, data, 2).value
     grid = np.stack([g.ravel() for g in np.meshgrid(*[np.linspace(-2, 2, 201)] * 2)])
 
     def objective(points: np.ndarray) -> np.ndarray:
@@ -368,7 +368,7 @@ def test_members_of_the_true_set_are_as_frequent_as_promised() -> None:
 
     best = objective(grid[:, np.linalg.norm(grid, axis=0) <= 2]).min()
     share = np.mean(objective(theta) <= best + 0.1)
-    assert share >= recipe.hit_probability - 3 * math.sqrt(0.25 / 300)
+    assert share >= fit_plan.hit_probability - 3 * math.sqrt(0.25 / 300)
 
 
 def test_low_hit_bounds_warn() -> None:
@@ -378,7 +378,7 @@ def test_low_hit_bounds_warn() -> None:
 
 
 @pytest.mark.parametrize("name", ["filter_members", "training_loss", "acceptance", "redraw_until_member"])
-def test_what_would_break_the_promise_is_refused_with_its_reason(name: str) -> None:
+def test_what_would_break_the_guarantee_is_refused_with_its_reason(name: str) -> None:
     with pytest.raises(NotPrivateError, match=r"private records|condition|depend"):
         getattr(RashomonSampler(LOGISTIC), name)()
 
@@ -446,16 +446,16 @@ def test_bad_samplers_are_refused_before_the_data_is_read(sampler: RashomonSampl
 
 def test_counts_have_rashomon_sets_too() -> None:
     model = DPPoissonRegressor(data_norm=1.0, target_bounds=(0, 5), radius=1.0)
-    recipe = RashomonSampler(model, thresholds=0.1, n_models=2, epsilon=1.0).plan(1000, 2)
-    assert 0.9 < recipe.plan.guarantee.epsilon() <= 1.0
+    fit_plan = RashomonSampler(model, thresholds=0.1, n_models=2, epsilon=1.0).plan(1000, 2)
+    assert 0.9 < fit_plan.plan.guarantee.epsilon() <= 1.0
 
 
-def test_minimiser_and_chains_are_those_of_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minimiser_and_chains_are_those_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tolerance of the minimum and the temperature of the chains are what the theorem charges."""
-    recipe = plan_rashomon(
+    fit_plan = plan_rashomon(
         stated(), threshold=0.05, n_models=2, epsilon=2.0, delta=1e-3, route="ramp", tier="process", n_steps=4
     )
-    schedule, asked = recipe.spec, list[Any]()
+    spec, asked = fit_plan.spec, list[Any]()
     minimise, sgld = mechanism.minimize_certified, mechanism.run_sgld
 
     def watched_minimise(objective: Any, tolerance: float) -> Any:
@@ -466,13 +466,13 @@ def test_minimiser_and_chains_are_those_of_the_schedule(monkeypatch: pytest.Monk
         score: Any, start: Any, step: float, beta: float, steps: int, *more: Any, **named: Any
     ) -> Any:
         asked.append((step, beta))
-        assert steps <= schedule.n_steps
+        assert steps <= spec.n_steps
         return sgld(score, start, step, beta, steps, *more, **named)
 
     monkeypatch.setattr(mechanism, "minimize_certified", watched_minimise)
     monkeypatch.setattr(mechanism, "run_sgld", watched_sgld)
-    run_plan(recipe.plan, ArrayDataset(*table(), recipe.plan.problem), 0)
-    assert asked == [schedule.tolerance, (schedule.step_size, schedule.inverse_temperature)]
+    run_plan(fit_plan.plan, ArrayDataset(*table(), fit_plan.plan.problem), 0)
+    assert asked == [spec.tolerance, (spec.step_size, spec.inverse_temperature)]
 
 
 def test_the_ridge_decides_the_hit_bound() -> None:

@@ -165,7 +165,7 @@ def test_slack_and_majorant_lie_on_public_grids() -> None:
     assert abs(slack - round(slack)) < 1e-4
 
 
-def test_what_has_no_exact_form_is_refused_or_told() -> None:
+def test_what_has_no_exact_form_is_refused_or_reported() -> None:
     data = make_tables()[0]
     for more in ({"reference": "best"}, {"outer": True}, {"flip_shares": (0.2,)}):
         region = RashomonRegion(

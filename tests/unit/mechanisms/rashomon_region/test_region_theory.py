@@ -352,7 +352,7 @@ def plans(**changes: object) -> tuple[object, RegionObjective]:
 
 @pytest.mark.parametrize("mechanism", ["noisy-gd", "objective-perturbation", "output-perturbation"])
 @pytest.mark.parametrize("best", [False, True])
-def test_the_composed_promise_is_the_asked_one_whatever_the_centre_promises(
+def test_the_composed_guarantee_is_the_asked_one_whatever_the_centre_guarantees(
     mechanism: str, best: bool
 ) -> None:
     centre, of = plans(mechanism=mechanism)
@@ -365,7 +365,7 @@ def test_the_composed_promise_is_the_asked_one_whatever_the_centre_promises(
     assert total.epsilon(1e-5) == plan.guarantee.epsilon(1e-5)
 
 
-def test_a_pure_centre_counted_as_gaussian_would_break_the_promise() -> None:
+def test_a_pure_centre_counted_as_gaussian_would_break_the_guarantee() -> None:
     centre, of = plans(mechanism="objective-perturbation", delta=1e-5)
     assert centre.guarantee.mu is None  # type: ignore[attr-defined]
     honest = plan_region(centre, of, thresholds=(0.05,), epsilon=1.0, delta=1e-5)  # type: ignore[arg-type]

@@ -169,18 +169,18 @@ def test_a_plan_spends_the_budget_and_no_more(adjacency: str, n_classes: int) ->
 
 
 def test_the_rule_depends_on_public_numbers() -> None:
-    def chosen(model: str, n: int, p: int, **more: Any) -> str:
+    def mechanism_for(model: str, n: int, p: int, **more: Any) -> str:
         stated = {**STATED, "adjacency": "replace-one", **more}
         return str(plan_fit(model=model, n=n, n_features=p, **stated).plan.spec.mechanism)
 
     softmax = {"n_classes": 10}
-    assert chosen("multinomial", 50_000, 127, **softmax) == "whitened-gd"
-    assert chosen("multinomial", 50_000, 128, **softmax) == "ridge-whitened-gd"
-    assert chosen("multinomial", 2_000, 48, **softmax) == "ridge-whitened-gd"
-    assert chosen("multinomial", 50_000, 500, alpha=0.1, **softmax) == "noisy-gradient"
+    assert mechanism_for("multinomial", 50_000, 127, **softmax) == "whitened-gd"
+    assert mechanism_for("multinomial", 50_000, 128, **softmax) == "ridge-whitened-gd"
+    assert mechanism_for("multinomial", 2_000, 48, **softmax) == "ridge-whitened-gd"
+    assert mechanism_for("multinomial", 50_000, 500, alpha=0.1, **softmax) == "noisy-gradient"
     for model in ("logistic", "svc"):
-        assert [chosen(model, 50_000, p) for p in (250, 262, 1_500)] == ["whitened-gd"] * 3
-        assert chosen(model, 5_000, 2_000) == "noisy-gradient"
+        assert [mechanism_for(model, 50_000, p) for p in (250, 262, 1_500)] == ["whitened-gd"] * 3
+        assert mechanism_for(model, 5_000, 2_000) == "noisy-gradient"
 
 
 def test_the_columns_have_no_cliff() -> None:

@@ -26,8 +26,8 @@ def plans(**changes: Any) -> tuple[Plan, Plan]:
     """Plain descent, and the same run with gated weights."""
     plain = plan_fit(**(STATED | changes), mechanism="noisy-gd").plan
     assert isinstance(plain.spec, NoisyGradientSpec)
-    schedule = replace(plain.spec, weights="gated")
-    return plain, Plan(problem=plain.problem, spec=schedule, delta=plain.delta)
+    spec = replace(plain.spec, weights="gated")
+    return plain, Plan(problem=plain.problem, spec=spec, delta=plain.delta)
 
 
 def unit_rows(n: int, seed: int) -> np.ndarray:

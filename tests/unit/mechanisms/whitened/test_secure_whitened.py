@@ -25,7 +25,7 @@ from dplangevin.mechanisms.run_state import RunState
 from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
 from dplangevin.mechanisms.whitened.spec import WhitenedComposition, WhitenedSpec
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Softmax, Squared
-from dplangevin.sampling import exact_sum_noise
+from dplangevin.sampling import exact_noise
 
 N, P = 6000, 4
 LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -212,10 +212,8 @@ def accuracy_tables() -> dict[str, tuple[type, np.ndarray, np.ndarray, dict[str,
 def test_a_secure_fit_is_as_accurate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean loss of 40 fits each, within three standard errors; the noise is the same by the plan."""
     kind, X, y, options = accuracy_tables()[name]
-    rng, draw = np.random.default_rng(3), exact_sum_noise._round_noisy_sums
-    monkeypatch.setattr(
-        exact_sum_noise, "_round_noisy_sums", lambda w, e, d, source: draw(w, e, d, rng.bytes)
-    )
+    rng, draw = np.random.default_rng(3), exact_noise._round_noisy_sums
+    monkeypatch.setattr(exact_noise, "_round_noisy_sums", lambda w, e, d, source: draw(w, e, d, rng.bytes))
     losses: dict[bool, list[float]] = {False: [], True: []}
     plans = []
     for secure, found in losses.items():
@@ -334,7 +332,7 @@ def test_a_saved_secure_run_goes_on_with_fresh_noise_to_one_release(
 
 def copied(path: Path, folder: Path, index: int) -> Path:
     """The same file under another name."""
-    twin = folder / f"twin{index}.state"
-    twin.write_bytes(path.read_bytes())
-    twin.chmod(0o600)
-    return twin
+    copy = folder / f"twin{index}.state"
+    copy.write_bytes(path.read_bytes())
+    copy.chmod(0o600)
+    return copy

@@ -56,7 +56,7 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_rows,
     whiten_second_release,
 )
-from dplangevin.planner.request import MODELS, Request
+from dplangevin.planner.fit_plan import MODELS, Request
 from dplangevin.planner.rules import MomentBudget
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.report.curve import steps_rows
@@ -97,21 +97,23 @@ APPROACHED = WhitenedSpec(
 )  # fmt: skip
 
 
-def geometry(p: int = 8, looks: int = 1, seed: int = 0) -> WhitenedGeometry:
+def geometry(p: int = 8, n_moment_releases: int = 1, seed: int = 0) -> WhitenedGeometry:
     rng = np.random.default_rng(seed)
     first = whiten_first_release(
-        np.diag(np.geomspace(0.5, 1e-3, p)) + 1e-3 * sample_symmetric_noise(p, rng), 1e-3, looks == 2
+        np.diag(np.geomspace(0.5, 1e-3, p)) + 1e-3 * sample_symmetric_noise(p, rng),
+        1e-3,
+        n_moment_releases == 2,
     )
     return (
         first
-        if looks == 1
+        if n_moment_releases == 1
         else whiten_second_release(first, np.eye(p) / p + 1e-3 * sample_symmetric_noise(p, rng), 1e-3)
     )
 
 
-@pytest.mark.parametrize("looks", [1, 2])
+@pytest.mark.parametrize("n_moment_releases", [1, 2])
 @pytest.mark.parametrize("kind", ["random", "negative definite", "huge", "tiny", "zero"])
-def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks: int) -> None:
+def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, n_moment_releases: int) -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((500, 6)) * np.geomspace(1, 1e-4, 6)
     X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
@@ -122,8 +124,8 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         "zero": np.zeros((6, 6)),
     }  # fmt: skip
     for noise in (1e-6, 1e-2, 10.0):
-        made = whiten_first_release(matrices[kind], noise, looks == 2)
-        if looks == 2:
+        made = whiten_first_release(matrices[kind], noise, n_moment_releases == 2)
+        if n_moment_releases == 2:
             made = whiten_second_release(made, matrices[kind], noise)
         weights, z = whiten_rows(X, made.transform)
         assert ((weights >= 0) & (weights <= 1)).all()
@@ -151,8 +153,8 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("room", [1.0, 1.7, 4.0])
-def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> None:
+@pytest.mark.parametrize("row_norm_factor", [1.0, 1.7, 4.0])
+def test_a_screen_changes_no_weight_and_no_moment(row_norm_factor: float, seed: int) -> None:
     """Rows of every length, the longest ones along the coordinates among them, in coordinates of noisy looks."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((3000, 9)) * np.array([5.0, *[1.0] * 7, 0.7]) / 12
@@ -163,12 +165,12 @@ def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> Non
                       fit_intercept=False)  # fmt: skip
     data = ArrayDataset(X, rng.random(3000) < 0.5, problem)
     exact = second_moment_sum(data) / 3000
-    first = whiten_first_release(exact + 1e-4 * sample_symmetric_noise(9, rng), 1e-4, True, room)
+    first = whiten_first_release(exact + 1e-4 * sample_symmetric_noise(9, rng), 1e-4, True, row_norm_factor)
     second = whiten_second_release(
         first,
         second_moment_sum(data, first.transform) / 3000 + 1e-4 * sample_symmetric_noise(9, rng),
         1e-4,
-        room,
+        row_norm_factor,
     )
     told = 0
     for frame in (first.transform, second.transform):
@@ -185,7 +187,7 @@ def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> Non
         np.testing.assert_allclose(row_weights(data, block, frame, kept), weights, rtol=1e-14)
         assert kept is None or (weights[kept.find_short_rows(block.rows, 1.0)] == 1).all()
         assert kept is None or kept.all_short <= bool((weights == 1).all())
-    assert told or room < 4
+    assert told or row_norm_factor < 4
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
@@ -213,19 +215,19 @@ def test_noise_of_a_moment_is_isotropic() -> None:
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("n", [3000, 200_000])
 def test_the_shares_add_up_to_the_budget(adjacency: str, n: int) -> None:
-    recipe = plan_fit(**stated(adjacency=adjacency, n=n))
-    schedule, mu = recipe.plan.spec, gdp_mu(1.0, 1e-5)
-    assert isinstance(schedule, WhitenedSpec)
-    assert schedule.n_moment_releases == (1 if n == 3000 else 2)
-    moment, *_, step = parts = recipe.plan.guarantee.parts
+    fit_plan = plan_fit(**stated(adjacency=adjacency, n=n))
+    spec, mu = fit_plan.plan.spec, gdp_mu(1.0, 1e-5)
+    assert isinstance(spec, WhitenedSpec)
+    assert spec.n_moment_releases == (1 if n == 3000 else 2)
+    moment, *_, step = parts = fit_plan.plan.guarantee.parts
     assert [part.count for part in parts] == ([1, 32] if n == 3000 else [2, 6, 6])
     spent = [part.count * part.mu**2 / mu**2 for part in parts]  # type: ignore[attr-defined]
     assert spent == pytest.approx([0.1, 0.9] if n == 3000 else [0.1, 0.27, 0.63], rel=1e-7)
-    assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-7)
+    assert fit_plan.plan.guarantee.mu == pytest.approx(mu, rel=1e-7)
     sides = 1 if adjacency == "add-remove" else 2
-    assert moment.mu == pytest.approx(math.sqrt(sides) / (n * schedule.moment_noise_std), rel=1e-6)  # type: ignore[attr-defined]
-    bound = recipe.plan.problem.loss.slope_bound
-    assert step.mu == pytest.approx(sides * bound / (n * schedule.noise_std), rel=1e-6)  # type: ignore[attr-defined]
+    assert moment.mu == pytest.approx(math.sqrt(sides) / (n * spec.moment_noise_std), rel=1e-6)  # type: ignore[attr-defined]
+    bound = fit_plan.plan.problem.loss.slope_bound
+    assert step.mu == pytest.approx(sides * bound / (n * spec.noise_std), rel=1e-6)  # type: ignore[attr-defined]
 
 
 def test_coordinates_turn_with_the_rows() -> None:
@@ -249,11 +251,11 @@ def test_coordinates_turn_with_the_rows() -> None:
 def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     X, y = scales(8000, 12, 6)
     plan = plan_fit(**stated(n=8000, n_features=12, epsilon=epsilon)).plan
-    schedule, data = plan.spec, ArrayDataset(X, y, plan.problem)
-    assert isinstance(schedule, WhitenedSpec)
-    made = whitening_geometry(schedule, release_second_moments(schedule, data, draws(0)))
+    spec, data = plan.spec, ArrayDataset(X, y, plan.problem)
+    assert isinstance(spec, WhitenedSpec)
+    made = whitening_geometry(spec, release_second_moments(spec, data, draws(0)))
     weights, z = whiten_rows(X, made.transform)
-    etas = np.sqrt(step_sizes(schedule, made, schedule.n_steps))
+    etas = np.sqrt(step_sizes(spec, made, spec.n_steps))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
     assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
 
@@ -271,10 +273,10 @@ def best(X: np.ndarray, y: np.ndarray) -> np.ndarray:
 def test_unequal_scales_are_fitted_as_without_privacy() -> None:
     """Epsilon 8, 20,000 x 20, two decades: within 1% of maximum likelihood; plain descent is 20% above."""
     X, y = scales(25_000, 20, 7)
-    recipe = plan_fit(**stated(epsilon=8.0))
+    fit_plan = plan_fit(**stated(epsilon=8.0))
     loss, rest = Logistic(), slice(20_000, None)
-    assert recipe.plan.spec.mechanism == "whitened-gd"
-    found = run_plan(recipe.plan, ArrayDataset(X[:20_000], y[:20_000], recipe.plan.problem), 0)
+    assert fit_plan.plan.spec.mechanism == "whitened-gd"
+    found = run_plan(fit_plan.plan, ArrayDataset(X[:20_000], y[:20_000], fit_plan.plan.problem), 0)
     least = loss.value(X[rest] @ best(X[:20_000], y[:20_000]), y[rest]).mean()
     assert loss.value(X[rest] @ found.value, y[rest]).mean() <= 1.01 * least
     plain = plan_fit(**stated(epsilon=8.0, mechanism="noisy-gd")).plan
@@ -318,10 +320,10 @@ def test_every_model_has_the_default(model: str) -> None:
     ],
 )
 def test_what_is_stated_keeps_its_route(changes: dict[str, Any], kind: str) -> None:
-    recipe = plan_fit(**stated(**changes))
-    assert recipe.plan.spec.mechanism == kind
+    fit_plan = plan_fit(**stated(**changes))
+    assert fit_plan.plan.spec.mechanism == kind
     fallback = changes in ({"n": 300, "epsilon": 0.1}, {"n_features": 257, "n": 2000})
-    assert ("no feature second-moment matrix" in str(recipe)) == fallback
+    assert ("no feature second-moment matrix" in str(fit_plan)) == fallback
 
 
 def test_the_branch_is_public() -> None:
@@ -346,28 +348,28 @@ def test_the_branch_is_public() -> None:
     ],
 )
 def test_steps_follow_public_quantities(changes: dict[str, Any], steps: tuple[int, int, int]) -> None:
-    schedule = plan_fit(**stated(**{"epsilon": 8.0, **changes})).plan.spec
-    assert isinstance(schedule, WhitenedSpec)
-    assert (schedule.n_approach_steps, schedule.n_steps, schedule.max_steps) == steps
+    spec = plan_fit(**stated(**{"epsilon": 8.0, **changes})).plan.spec
+    assert isinstance(spec, WhitenedSpec)
+    assert (spec.n_approach_steps, spec.n_steps, spec.max_steps) == steps
 
 
 def test_steps_that_are_chosen_cost_what_was_stated() -> None:
     """Every score that an approach may end with, odd ones too: squares of 1 / noise have the stated sum."""
     plan = plan_fit(**stated(n=20_000, epsilon=8.0)).plan
-    schedule = plan.spec
-    assert isinstance(schedule, WhitenedSpec)
+    spec = plan.spec
+    assert isinstance(spec, WhitenedSpec)
     chosen = {
-        score: schedule.choose_n_steps(score) for score in (0.0, 2.0, 3.0, 4.0, 6.0, 1e9, math.inf, math.nan)
+        score: spec.choose_n_steps(score) for score in (0.0, 2.0, 3.0, 4.0, 6.0, 1e9, math.inf, math.nan)
     }
     assert list(chosen.values()) == [12, 12, 33, 64, 64, 64, 64, 12]
     for steps in chosen.values():
-        noises = np.array([schedule.noise_at_step(t, steps) for t in range(steps)])
-        assert (noises[:6] == schedule.approach_noise_std).all()
-        assert 1 / math.sqrt((noises**-2.0).sum()) == pytest.approx(schedule.combined_noise, rel=1e-12)
-        assert steps > schedule.descent_path(steps).windows[-1].first >= schedule.n_approach_steps
+        noises = np.array([spec.noise_at_step(t, steps) for t in range(steps)])
+        assert (noises[:6] == spec.approach_noise_std).all()
+        assert 1 / math.sqrt((noises**-2.0).sum()) == pytest.approx(spec.combined_noise, rel=1e-12)
+        assert steps > spec.descent_path(steps).windows[-1].first >= spec.n_approach_steps
     assert plan.guarantee.mu == pytest.approx(gdp_mu(8.0, 1e-5), rel=1e-7)
     with pytest.raises(InvalidParameter, match="approach must end"):
-        replace(schedule, average_from=2)
+        replace(spec, average_from=2)
 
 
 @pytest.mark.parametrize(("strength", "least", "most"), [(1.0, 12, 12), (2.0, 12, 14), (8.0, 30, 64)])
@@ -493,7 +495,7 @@ def test_strong_effects_leave_the_mean_of_the_tail_bit_by_bit() -> None:
     np.testing.assert_array_equal(found.value, (reached.T * tail)[2])
 
 
-def test_after_two_looks_the_axes_of_the_shrinkage_are_those_of_the_rows() -> None:
+def test_after_two_second_moments_the_axes_of_the_shrinkage_are_those_of_the_rows() -> None:
     """White coordinates may be turned at will, so the answer must not depend on how they lie."""
     rng = np.random.default_rng(15)
     white = whiten_second_release(geometry(12), np.eye(12) / 12, 1e-6)
@@ -553,7 +555,7 @@ def test_pure_noise_is_pulled_to_zero() -> None:
     assert np.mean(losses) <= math.log(2) + 0.03
 
 
-def test_shrinkage_is_only_where_the_schedule_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shrinkage_is_only_where_the_spec_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = scales(3000, 20, 13)
     called = []
 
@@ -597,35 +599,35 @@ def test_the_fallback_is_gated_and_strong_effects_keep_plain_descent() -> None:
 
 
 def test_its_report_has_a_curve_over_steps() -> None:
-    recipe = plan_fit(**stated())
-    assert recipe.plan.spec.n_approach_steps  # any number of steps costs the same: there is no curve
-    assert steps_rows(recipe.plan, 1e-5) == []
-    recipe = plan_fit(**stated(model="huber"))
-    assert not recipe.plan.spec.n_approach_steps
-    rows = steps_rows(recipe.plan, 1e-5)
+    fit_plan = plan_fit(**stated())
+    assert fit_plan.plan.spec.n_approach_steps  # any number of steps costs the same: there is no curve
+    assert steps_rows(fit_plan.plan, 1e-5) == []
+    fit_plan = plan_fit(**stated(model="huber"))
+    assert not fit_plan.plan.spec.n_approach_steps
+    rows = steps_rows(fit_plan.plan, 1e-5)
     assert [row.steps for row in rows] == sorted(row.steps for row in rows)
     assert rows[-1].bound is not None
-    assert rows[-1].bound > recipe.plan.guarantee.epsilon(1e-5)
+    assert rows[-1].bound > fit_plan.plan.guarantee.epsilon(1e-5)
 
 
-def test_noise_is_what_the_schedule_says() -> None:
+def test_noise_is_what_the_spec_says() -> None:
     X, y = scales(500, 5, 15)
     plan = plan_fit(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd", secure=False)).plan
     assert isinstance(plan.spec, WhitenedSpec)
-    schedule = replace(plan.spec, n_steps=1, average_from=0, n_approach_steps=0, shrink=False)
+    spec = replace(plan.spec, n_steps=1, average_from=0, n_approach_steps=0, shrink=False)
     data = ArrayDataset(X, y, plan.problem)
-    noisy = release_second_moments(schedule, data, draws(16))
-    drawn = schedule.moment_noise_std * sample_symmetric_noise(5, np.random.default_rng(16))
+    noisy = release_second_moments(spec, data, draws(16))
+    drawn = spec.moment_noise_std * sample_symmetric_noise(5, np.random.default_rng(16))
     np.testing.assert_allclose(noisy[0] - X.T @ X / 500, drawn, atol=1e-12)
-    made, start = whitening_geometry(schedule, noisy), np.zeros((5, 1))
+    made, start = whitening_geometry(spec, noisy), np.zeros((5, 1))
     walk = DescentState(
         moments=noisy, step=0, n_steps=1, theta=start, previous=start, totals=np.zeros((3, 5, 1))
     )
-    found = run_descent(schedule, data, made, walk, draws(17))[:, 0]
+    found = run_descent(spec, data, made, walk, draws(17))[:, 0]
     weights, z = whiten_rows(X, made.transform)
     exact = (weights * (0.5 - y)) @ z / 500
-    noise = made.transform.bound * schedule.noise_std * np.random.default_rng(17).standard_normal(5)
-    np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
+    noise = made.transform.bound * spec.noise_std * np.random.default_rng(17).standard_normal(5)
+    np.testing.assert_allclose(found, -step_sizes(spec, made, 1) * (exact + noise), rtol=1e-9)
 
 
 def test_the_curvature_of_normal_scores() -> None:

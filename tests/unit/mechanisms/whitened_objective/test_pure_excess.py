@@ -26,7 +26,7 @@ def problem(loss: Any, **bounds: Any) -> Problem:
     return Problem(loss=loss, bounds=stated, n=1000, n_features=2, fit_intercept=False)
 
 
-def schedule(**changes: Any) -> WhitenedObjectiveSpec:
+def make_spec(**changes: Any) -> WhitenedObjectiveSpec:
     options: dict[str, Any] = {
         "moment_density_scale": 0.01, "ridge": 0.05, "density_scale": 3.0, "tolerance": 1e-6,
         "release_density_scale": 1e-4,
@@ -42,7 +42,7 @@ def spectrum(*values: float) -> Spectrum:
 def test_it_is_the_quadratic_model() -> None:
     """Squared loss, h = n moment: bias h (Lambda q)^2 and noise h (p + 1) scale^2, over 2 (h + Lambda)^2 each."""
     q, moments, ridge = np.array([0.2, -0.3]), np.array([0.75, 0.25]), 50.0
-    found = estimate_excess(schedule(), problem(Clipped(Squared(), 1.0)), spectrum(0.9, 0.1), q, 0.25)
+    found = estimate_excess(make_spec(), problem(Clipped(Squared(), 1.0)), spectrum(0.9, 0.1), q, 0.25)
     assert found == pytest.approx(
         sum(
             m
@@ -57,7 +57,7 @@ def test_it_is_the_quadratic_model() -> None:
 def test_it_has_no_units() -> None:
     """Longer rows and heavier weights: the same risk of the mean loss at weight 1."""
     plain, scaled = problem(Logistic()), problem(Logistic(), data_norm=7.0, weight_bound=3.0)
-    ran, other = schedule(), schedule(ridge=0.05 * 49 * 3, density_scale=3.0 * 7 * 3)
+    ran, other = make_spec(), make_spec(ridge=0.05 * 49 * 3, density_scale=3.0 * 7 * 3)
     assert predict_excess(other, scaled) == pytest.approx(predict_excess(ran, plain))
     q = np.array([1.0, -2.0])
     one, two = (
@@ -74,14 +74,14 @@ def test_it_is_of_the_size_that_is_lost() -> None:
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (20_000, 6)) / np.sqrt(6)
     y = (rng.random(20_000) < 1 / (1 + np.exp(-X @ np.array([4.0, -3, 2, 1, 0, 5])))).astype(float)
-    recipes = [
+    fit_plans = [
         plan_fit(model="logistic", n=20_000, n_features=6, epsilon=epsilon, delta=0.0, adjacency="add-remove",
                data_norm=1.0, fit_intercept=False)
         for epsilon in (1.0, 1000.0)
     ]  # fmt: skip
-    plan, loss = recipes[0].plan, recipes[0].plan.problem.loss
+    plan, loss = fit_plans[0].plan, fit_plans[0].plan.problem.loss
     made = [run_plan(plan, ArrayDataset(X, y, plan.problem), seed) for seed in range(4)]
-    exact = run_plan(recipes[1].plan, ArrayDataset(X, y, recipes[1].plan.problem), 0).value
+    exact = run_plan(fit_plans[1].plan, ArrayDataset(X, y, fit_plans[1].plan.problem), 0).value
     lost = np.mean([loss.value(X @ r.value, y).mean() for r in made]) - loss.value(X @ exact, y).mean()
-    for found in (recipes[0].predicted_excess_risk, np.mean([r.auxiliary["excess_risk"] for r in made])):
+    for found in (fit_plans[0].predicted_excess_risk, np.mean([r.auxiliary["excess_risk"] for r in made])):
         assert lost / 4 < found < 4 * lost

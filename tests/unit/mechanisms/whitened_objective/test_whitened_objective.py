@@ -35,7 +35,7 @@ from dplangevin.mechanisms.whitened_objective.spec import (
     WhitenedObjectiveTheorem,
     whitened_constants,
 )
-from dplangevin.planner.request import Request
+from dplangevin.planner.fit_plan import Request
 from dplangevin.planner.rules import PURE_EDGE_FACTOR, PureMomentBudget
 from dplangevin.problem import Ball, Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 from dplangevin.sampling.float_noise import sample_wishart_difference
@@ -51,7 +51,7 @@ def stated(**changes: Any) -> dict[str, Any]:
     return options | changes
 
 
-def schedule(**changes: Any) -> WhitenedObjectiveSpec:
+def make_spec(**changes: Any) -> WhitenedObjectiveSpec:
     options: dict[str, Any] = {
         "moment_density_scale": 0.05, "ridge": 0.1, "density_scale": 2.0, "tolerance": 1e-6,
         "release_density_scale": 1e-3,
@@ -180,7 +180,7 @@ def test_density_ratios_of_the_minimiser_stay_within_the_claim(adjacency: str) -
     record is far beyond the bound before its weight. A Huber loss, curved on one side and straight on the other,
     reaches nine tenths of the claim."""
     rng, of, ridge = np.random.default_rng(5), problem(Huber(transition=0.2), 1, 2, adjacency=adjacency), 1.5
-    ran = schedule(ridge=ridge, density_scale=0.5, release_density_scale=1e9)
+    ran = make_spec(ridge=ridge, density_scale=0.5, release_density_scale=1e9)
     claim = (
         ObjectivePerturbationTheorem()
         .certify(whitened_constants(of.constants, ridge), ran.objective_spec)
@@ -296,7 +296,7 @@ def test_joint_density_ratios_of_exact_runs_stay_within_the_claim(adjacency: str
         assert joint_ratio(adjacency, model, secure=True) > 1
 
 
-# the promise
+# the guarantee
 
 
 @ADJACENCIES
@@ -333,8 +333,8 @@ def test_hypotheses_are_refused_by_name() -> None:
     theorem = WhitenedObjectiveTheorem()
     for changes in ({"ridge": 0.1}, {"constraint": Ball(1.0)}):
         with pytest.raises(AssumptionFailed, match="ridge or a radius"):
-            theorem.certify(problem(n=100, **changes).constants, schedule())
-    assert theorem.certify(of.constants, schedule()).epsilon() > 0
+            theorem.certify(problem(n=100, **changes).constants, make_spec())
+    assert theorem.certify(of.constants, make_spec()).epsilon() > 0
     for changes, words in (
         ({"alpha": 0.1}, "neither ridge nor radius"),
         ({"radius": 1.0}, "neither ridge nor radius"),
@@ -361,10 +361,10 @@ def test_hypotheses_are_refused_by_name() -> None:
     ],
 )
 def test_the_route_is_public(changes: dict[str, Any], kind: str) -> None:
-    recipe = plan_fit(**stated(**changes))
-    assert recipe.plan.spec.mechanism == kind
-    assert recipe.plan.guarantee.epsilon() <= recipe.plan.guarantee.epsilon(0.0) * (1 + 1e-12)
-    assert ("second-moment matrix" in str(recipe)) == (kind.startswith("whitened"))
+    fit_plan = plan_fit(**stated(**changes))
+    assert fit_plan.plan.spec.mechanism == kind
+    assert fit_plan.plan.guarantee.epsilon() <= fit_plan.plan.guarantee.epsilon(0.0) * (1 + 1e-12)
+    assert ("second-moment matrix" in str(fit_plan)) == (kind.startswith("whitened"))
 
 
 @pytest.mark.parametrize(("n", "share"), [(20_000, 0.2), (2700, 0.1)])
@@ -387,7 +387,7 @@ def test_the_edge_is_that_of_the_noise_of_the_plan(n: int, share: float) -> None
 def test_each_noise_is_drawn_where_the_proof_has_it() -> None:
     """Without records: the moment is its noise, the minimiser -b / Lambda and a little noise. Bounds: 5 deviations."""
     of = problem(n=4, adjacency="add-remove")
-    ran = schedule(ridge=0.5, tolerance=1e-9)
+    ran = make_spec(ridge=0.5, tolerance=1e-9)
     data, rng = ArrayDataset(np.zeros((0, 2)), [], of), np.random.default_rng(6)
     draws = NoiseDraws(rng=rng)
     moments = np.array([release_second_moment(ran, data, draws) for _ in range(2000)])
@@ -397,7 +397,7 @@ def test_each_noise_is_drawn_where_the_proof_has_it() -> None:
     lengths = np.linalg.norm(found, axis=1) * 2.0 / 2.0  # Lambda over the scale: Gamma(2)
     assert stats.kstest(lengths, stats.gamma(2).cdf).pvalue > 1e-4
     blurred = np.array([
-        minimize_perturbed(schedule(ridge=0.5, density_scale=1e-12, release_density_scale=3.0), data, np.eye(2), draws)
+        minimize_perturbed(make_spec(ridge=0.5, density_scale=1e-12, release_density_scale=3.0), data, np.eye(2), draws)
         for _ in range(400)
     ])  # fmt: skip
     assert stats.kstest(np.linalg.norm(blurred, axis=1) / 3.0, stats.gamma(2).cdf).pvalue > 1e-4
@@ -483,9 +483,9 @@ def test_a_plan_for_another_number_of_scores() -> None:
     y = np.argmax(X @ rng.standard_normal((3, 3)) + 0.05 * rng.standard_normal((3000, 3)), axis=1).astype(
         float
     )
-    recipe = plan_fit(**stated(model="multinomial", n_classes=3, n=3000, n_features=3, data_norm=1.1, epsilon=50.0,
+    fit_plan = plan_fit(**stated(model="multinomial", n_classes=3, n=3000, n_features=3, data_norm=1.1, epsilon=50.0,
                              mechanism="whitened-objective"))  # fmt: skip
-    plan: Plan = recipe.plan
+    plan: Plan = fit_plan.plan
     found = run_plan(plan, ArrayDataset(X, y, plan.problem), 0).value.reshape(3, 3)
     assert (np.argmax(X @ found, axis=1) == y).mean() > 0.9
 

@@ -1,4 +1,4 @@
-"""Read-outs of a guarantee against closed forms, mpmath and each other; all rounded to the private side."""
+"""Reported numbers of a guarantee against closed forms, mpmath and each other; all rounded to the private side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dplangevin.errors import InvalidParameter, NotPrivateError
 CLOSED = (Pure(value=0.7), BoundedRange(value=0.7), Gaussian(mu=0.5), Concentrated(rho=0.1))
 
 
-def promise(*parts: PrivacyPart, **changes: object) -> Guarantee:
+def make_guarantee(*parts: PrivacyPart, **changes: object) -> Guarantee:
     fields: dict[str, object] = {
         "parts": parts,
         "adjacency": "replace-one",
@@ -40,40 +40,42 @@ def promise(*parts: PrivacyPart, **changes: object) -> Guarantee:
 
 def test_renyi_divergences_of_closed_forms() -> None:
     orders = np.array([1.001, 1.5, 2.0, 8.0, 1e6])
-    gaussian = promise(Gaussian(mu=0.3, count=4)).rdp(orders)
+    gaussian = make_guarantee(Gaussian(mu=0.3, count=4)).rdp(orders)
     assert np.all(gaussian >= orders * 0.18)
     assert gaussian == pytest.approx(orders * 0.18, rel=1e-11)
     with mpmath.workdps(40):
         p = 1 / (1 + mpmath.exp(-mpmath.mpf("0.7")))
-        for order, found in zip(orders[:4], promise(Pure(value=0.7)).rdp(orders[:4]), strict=True):
+        for order, found in zip(orders[:4], make_guarantee(Pure(value=0.7)).rdp(orders[:4]), strict=True):
             a = mpmath.mpf(order)
             exact = mpmath.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1)
             assert float(exact) == pytest.approx(found, rel=1e-10)
-    assert promise(Pure(value=0.7, count=2)).rdp(math.inf) == pytest.approx(1.4, rel=1e-11)
-    assert promise(BoundedRange(value=0.4)).rdp(2.0) <= 2 * 0.16 / 8 * (1 + 1e-9)
-    assert float(promise(Gaussian(mu=1.0)).rdp(math.inf)) == math.inf
+    assert make_guarantee(Pure(value=0.7, count=2)).rdp(math.inf) == pytest.approx(1.4, rel=1e-11)
+    assert make_guarantee(BoundedRange(value=0.4)).rdp(2.0) <= 2 * 0.16 / 8 * (1 + 1e-9)
+    assert float(make_guarantee(Gaussian(mu=1.0)).rdp(math.inf)) == math.inf
 
 
 def test_renyi_of_sums_is_the_sum_and_shapes_are_kept() -> None:
     orders = [2.0, 3.5, 16.0]
     parts = (*CLOSED, SampledGaussian(rate=0.1, noise_multiplier=2.0, sampling="poisson", count=7))
-    total = promise(*parts).rdp(orders)
-    assert total == pytest.approx(sum(promise(part).rdp(orders) for part in parts), rel=1e-9)
-    assert np.shape(promise(*parts).rdp(2.0)) == ()
+    total = make_guarantee(*parts).rdp(orders)
+    assert total == pytest.approx(sum(make_guarantee(part).rdp(orders) for part in parts), rel=1e-9)
+    assert np.shape(make_guarantee(*parts).rdp(2.0)) == ()
     known = RenyiCurve(orders=(2.0, 4.0), values=(0.1, 0.3))
-    assert promise(known).rdp([2.0, 3.0, 4.0, 5.0]) == pytest.approx([0.1, 0.3, 0.3, math.inf], rel=1e-9)
+    assert make_guarantee(known).rdp([2.0, 3.0, 4.0, 5.0]) == pytest.approx(
+        [0.1, 0.3, 0.3, math.inf], rel=1e-9
+    )
 
 
 def test_what_is_not_proved_is_infinite_and_bad_orders_are_refused() -> None:
     for part in (Approximate(value=1.0, slack=1e-6), Profile(epsilons=(0.0, 1.0), deltas=(0.1, 0.0))):
-        assert promise(part).rdp([2.0]).tolist() == [math.inf]
-        assert promise(part).zcdp() == math.inf
-    assert promise(Gaussian(mu=1.0), extra_delta=1e-9).rdp([2.0, 3.0]).tolist() == [math.inf] * 2
-    assert promise(Gaussian(mu=1.0), extra_delta=1e-9).zcdp() == math.inf
-    assert promise(RenyiCurve(orders=(2.0,), values=(0.1,))).zcdp() == math.inf
+        assert make_guarantee(part).rdp([2.0]).tolist() == [math.inf]
+        assert make_guarantee(part).zcdp() == math.inf
+    assert make_guarantee(Gaussian(mu=1.0), extra_delta=1e-9).rdp([2.0, 3.0]).tolist() == [math.inf] * 2
+    assert make_guarantee(Gaussian(mu=1.0), extra_delta=1e-9).zcdp() == math.inf
+    assert make_guarantee(RenyiCurve(orders=(2.0,), values=(0.1,))).zcdp() == math.inf
     for bad in (1.0, 0.5, [], math.nan):
         with pytest.raises(InvalidParameter, match="above 1"):
-            promise(Gaussian(mu=1.0)).rdp(bad)
+            make_guarantee(Gaussian(mu=1.0)).rdp(bad)
     with pytest.raises(NotPrivateError):
         NotPrivate("nothing").advantage()
     with pytest.raises(NotPrivateError):
@@ -86,26 +88,26 @@ def test_what_is_not_proved_is_infinite_and_bad_orders_are_refused() -> None:
     ids=lambda part: type(part).__name__,
 )
 def test_zcdp_is_above_every_divergence(part: PrivacyPart) -> None:
-    g = promise(part) + promise(part)
+    g = make_guarantee(part) + make_guarantee(part)
     orders = np.array([1.0001, 1.1, 2.0, 7.0, 60.0, 2000.0])
     assert np.all(g.rdp(orders) <= g.zcdp() * orders * (1 + 1e-9))
 
 
 def test_zcdp_of_closed_forms_by_hand() -> None:
-    assert promise(Gaussian(mu=0.5, count=4)).zcdp() == pytest.approx(0.5, rel=1e-11)
-    assert promise(Pure(value=0.2)).zcdp() == pytest.approx(0.02, rel=1e-11)
-    assert promise(Pure(value=5.0)).zcdp() == pytest.approx(5.0, rel=1e-11)
-    assert promise(BoundedRange(value=0.4)).zcdp() == pytest.approx(0.02, rel=1e-11)
-    assert promise(Concentrated(rho=0.3, count=2)).zcdp() == pytest.approx(0.6, rel=1e-11)
-    both = promise(Pure(value=0.2)) + promise(Gaussian(mu=0.2))
+    assert make_guarantee(Gaussian(mu=0.5, count=4)).zcdp() == pytest.approx(0.5, rel=1e-11)
+    assert make_guarantee(Pure(value=0.2)).zcdp() == pytest.approx(0.02, rel=1e-11)
+    assert make_guarantee(Pure(value=5.0)).zcdp() == pytest.approx(5.0, rel=1e-11)
+    assert make_guarantee(BoundedRange(value=0.4)).zcdp() == pytest.approx(0.02, rel=1e-11)
+    assert make_guarantee(Concentrated(rho=0.3, count=2)).zcdp() == pytest.approx(0.6, rel=1e-11)
+    both = make_guarantee(Pure(value=0.2)) + make_guarantee(Gaussian(mu=0.2))
     assert both.zcdp() == pytest.approx(0.04, rel=1e-11)
-    assert promise(Gaussian(mu=1e-200)).zcdp() > 0
+    assert make_guarantee(Gaussian(mu=1e-200)).zcdp() > 0
 
 
 @pytest.mark.parametrize("mu", [1e-12, 1e-3, 0.5, 3.0, 40.0])
 def test_gaussian_tradeoff_is_never_above_the_exact_curve(mu: float) -> None:
     alphas = np.array([0.0, 1e-300, 1e-12, 0.01, 0.3, 0.5, 0.9, 1 - 1e-9, 1.0])
-    found = promise(Gaussian(mu=mu)).tradeoff(alphas)
+    found = make_guarantee(Gaussian(mu=mu)).tradeoff(alphas)
     assert found[0] == pytest.approx(1.0, abs=1e-11)
     assert found[-1] == 0
     with mpmath.workdps(50):
@@ -116,19 +118,19 @@ def test_gaussian_tradeoff_is_never_above_the_exact_curve(mu: float) -> None:
             assert value >= exact * (1 - mpmath.mpf("1e-9")) - mpmath.mpf("1e-300")
 
 
-def test_tradeoff_of_pure_and_approximate_promises() -> None:
+def test_tradeoff_of_pure_and_approximate_guarantees() -> None:
     alphas = np.linspace(0, 1, 21)
     e = math.exp(0.7)
     exact = np.maximum(0, np.maximum(1 - e * alphas, (1 - alphas) / e))
-    found = promise(Pure(value=0.7)).tradeoff(alphas)
+    found = make_guarantee(Pure(value=0.7)).tradeoff(alphas)
     assert np.all(found <= exact)
     assert found == pytest.approx(exact, abs=1e-2)
-    slack = promise(Approximate(value=0.7, slack=0.1)).tradeoff(alphas)
+    slack = make_guarantee(Approximate(value=0.7, slack=0.1)).tradeoff(alphas)
     shifted = np.maximum(0, np.maximum(0.9 - e * alphas, (0.9 - alphas) / e))
     assert np.all(slack <= np.maximum(shifted, slack * 0) + 1e-2)
     assert np.all(slack <= found + 1e-15)
     with pytest.raises(InvalidParameter, match="between 0 and 1"):
-        promise(Pure(value=0.7)).tradeoff(1.5)
+        make_guarantee(Pure(value=0.7)).tradeoff(1.5)
 
 
 def test_composed_tradeoff_is_below_the_exact_one_and_symmetric() -> None:
@@ -140,18 +142,18 @@ def test_composed_tradeoff_is_below_the_exact_one_and_symmetric() -> None:
     power = np.interp(
         alphas, np.concatenate([[0], np.cumsum(second)]), np.concatenate([[0], np.cumsum(first)])
     )
-    found = promise(Pure(value=0.7, count=2)).tradeoff(alphas)
+    found = make_guarantee(Pure(value=0.7, count=2)).tradeoff(alphas)
     assert np.all(found <= 1 - power + 1e-12)
     assert found == pytest.approx(1 - power, abs=1e-2)
 
 
-def test_advantage_of_a_pure_promise_by_hand() -> None:
-    found = promise(Pure(value=math.log(3.0))).advantage(prior=0.5)
+def test_advantage_of_a_pure_guarantee_by_hand() -> None:
+    found = make_guarantee(Pure(value=math.log(3.0))).advantage(prior=0.5)
     assert found.advantage == pytest.approx(0.5, rel=1e-12)  # (e - 1) / (e + 1) with e = 3
     assert found.accuracy == pytest.approx(0.75, rel=1e-12)
     assert found.posterior == pytest.approx(0.75, rel=1e-12)
     assert found.exceeded == 0
-    rare = promise(Pure(value=math.log(3.0))).advantage(prior=0.01)
+    rare = make_guarantee(Pure(value=math.log(3.0))).advantage(prior=0.01)
     assert rare.posterior == pytest.approx(0.03 / (0.03 + 0.99), rel=1e-12)
     assert rare.accuracy == pytest.approx(0.99, rel=1e-12)  # guessing "no" cannot be beaten at odds 99 : 1
     words = str(rare)
@@ -161,9 +163,9 @@ def test_advantage_of_a_pure_promise_by_hand() -> None:
     assert "whatever is released" in words
 
 
-def test_advantage_of_a_gaussian_promise_against_the_exact_posterior() -> None:
+def test_advantage_of_a_gaussian_guarantee_against_the_exact_posterior() -> None:
     mu, tail = 1.0, 1e-4
-    found = promise(Gaussian(mu=mu), at_delta=tail).advantage()
+    found = make_guarantee(Gaussian(mu=mu), at_delta=tail).advantage()
     assert found.advantage == pytest.approx(2 * 0.6914624612740131 - 1, rel=1e-10)
     assert found.accuracy == pytest.approx(0.6914624612740131, rel=1e-10)
     assert found.exceeded == tail
@@ -171,9 +173,9 @@ def test_advantage_of_a_gaussian_promise_against_the_exact_posterior() -> None:
     loss = mu * mu / 2 + mu * 3.719016485455709
     exact = 1 / (1 + math.exp(-loss))
     assert exact <= found.posterior <= 1 / (1 + math.exp(-loss - 0.8))
-    assert promise(Gaussian(mu=mu), extra_delta=1e-3, at_delta=1e-4).advantage().posterior == 1.0
+    assert make_guarantee(Gaussian(mu=mu), extra_delta=1e-3, at_delta=1e-4).advantage().posterior == 1.0
     with pytest.raises(InvalidParameter, match="prior"):
-        promise(Gaussian(mu=mu)).advantage(prior=1.0)
+        make_guarantee(Gaussian(mu=mu)).advantage(prior=1.0)
 
 
 def test_the_best_guess_against_brute_force() -> None:
@@ -183,15 +185,15 @@ def test_the_best_guess_against_brute_force() -> None:
     from scipy.stats import norm
 
     exact = prior * norm.sf(cut - mu) + (1 - prior) * norm.cdf(cut)
-    found = promise(Gaussian(mu=mu)).advantage(prior=prior).accuracy
+    found = make_guarantee(Gaussian(mu=mu)).advantage(prior=prior).accuracy
     assert exact <= found <= exact * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("part", CLOSED, ids=lambda part: type(part).__name__)
 def test_read_outs_of_closed_forms_are_quick(part: PrivacyPart) -> None:
-    g = promise(part, at_delta=1e-6)
+    g = make_guarantee(part, at_delta=1e-6)
     g.advantage(), g.tradeoff(0.1)  # imports and caches
-    fresh = promise(
+    fresh = make_guarantee(
         type(part)(**{name: value * 1.01 for name, value in vars(part).items() if name != "count"})
     )
     for read in (lambda: fresh.rdp([2, 8]), fresh.zcdp, lambda: fresh.tradeoff(0.05), fresh.advantage):
@@ -203,8 +205,8 @@ def test_read_outs_of_closed_forms_are_quick(part: PrivacyPart) -> None:
         assert best < 0.05
 
 
-def test_more_is_never_told_to_be_less() -> None:
-    small, large = promise(Gaussian(mu=0.5)), promise(Gaussian(mu=0.6))
+def test_a_larger_cost_never_reports_a_smaller_number() -> None:
+    small, large = make_guarantee(Gaussian(mu=0.5)), make_guarantee(Gaussian(mu=0.6))
     assert small.zcdp() < large.zcdp()
     assert np.all(small.tradeoff([0.01, 0.5]) > large.tradeoff([0.01, 0.5]))
     assert small.advantage().posterior < large.advantage().posterior

@@ -109,11 +109,11 @@ def test_a_learned_schema_pays_for_what_does_not_appear() -> None:
     assert 0.99e-4 < made.threshold_delta <= 1e-4
 
 
-def test_learned_noise_is_what_the_schedule_says() -> None:
+def test_learned_noise_is_what_the_spec_says() -> None:
     """Deviations of 40,000 draws within 4% (more than 10 standard errors), and no label below the threshold."""
     cells = np.zeros((1, 40_000))
     for noise, deviation in (("gaussian", 5.0), ("geometric", 1 / (math.sqrt(2) * math.sinh(0.1)))):
-        schedule = LearnedSchemaSpec(
+        spec = LearnedSchemaSpec(
             n_numbers=1,
             n_cells=40_000,
             n_categories=0,
@@ -123,7 +123,7 @@ def test_learned_noise_is_what_the_schedule_says() -> None:
         )
         drawn = (
             LearnedSchemaMechanism()
-            .run(CertifiedSpec(spec=schedule, delta=1e-3), lambda: CellCounts(cells, ()), 0)
+            .run(CertifiedSpec(spec=spec, delta=1e-3), lambda: CellCounts(cells, ()), 0)
             .cells
         )
         assert drawn.std() == exactly(deviation, rel=0.04)
@@ -139,21 +139,21 @@ def test_learned_noise_is_what_the_schedule_says() -> None:
 
 def selection(**changes: object) -> Guarantee:
     stated = {"mu": 0.5, "repetitions": 20.0, "law": "geometric", "adjacency": "replace-one"}
-    schedule = RepeatedSelectionSpec(**(stated | changes))  # type: ignore[arg-type]
-    return RepeatedSelectionTheorem().certify(None, schedule)
+    spec = RepeatedSelectionSpec(**(stated | changes))  # type: ignore[arg-type]
+    return RepeatedSelectionTheorem().certify(None, spec)
 
 
 def renyi_at_order_8(law: str) -> float:
-    schedule = RepeatedSelectionSpec(mu=0.5, repetitions=20.0, law=law, adjacency="replace-one")  # type: ignore[arg-type]
-    return float(renyi_bound(schedule).rdp(np.array([8.0]))[0])
+    spec = RepeatedSelectionSpec(mu=0.5, repetitions=20.0, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    return float(renyi_bound(spec).rdp(np.array([8.0]))[0])
 
 
 def test_a_selection_pays_for_each_term_of_the_theorem() -> None:
     """At order 8: R(8) = 8 / 8; log(20) / 7; (1 + shape) min_b ((b - 1) / 8 + log(1 / gamma) / b)."""
     best = min((b - 1) / 8 + math.log(20) / b for b in np.linspace(1.01, 20, 20_000))
     assert renyi_at_order_8("geometric") == exactly(1 + math.log(20) / 7 + 2 * best, rel=1e-3)
-    schedule = RepeatedSelectionSpec(mu=0.5, repetitions=20.0, law="logarithmic", adjacency="replace-one")
-    gamma = schedule.gamma
+    spec = RepeatedSelectionSpec(mu=0.5, repetitions=20.0, law="logarithmic", adjacency="replace-one")
+    gamma = spec.gamma
     assert (1 / gamma - 1) / math.log(1 / gamma) == exactly(20, rel=1e-9)
     best = min((b - 1) / 8 + math.log(1 / gamma) / b for b in np.linspace(1.01, 30, 20_000))
     assert renyi_at_order_8("logarithmic") == exactly(1 + math.log(20) / 7 + best, rel=1e-3)
@@ -167,19 +167,19 @@ def test_a_selection_pays_for_each_term_of_the_theorem() -> None:
 
 
 def test_a_selection_spends_no_more_than_it_may() -> None:
-    schedule = RepeatedSelectionSpec(mu=1.0, repetitions=20.0, adjacency="replace-one")
-    mu = calibrate_attempt_mu(1.0, 1e-6, schedule)
+    spec = RepeatedSelectionSpec(mu=1.0, repetitions=20.0, adjacency="replace-one")
+    mu = calibrate_attempt_mu(1.0, 1e-6, spec)
     assert 0.99 < selection(mu=mu).epsilon(1e-6) <= 1.0
-    assert schedule.gamma == 0.05
+    assert spec.gamma == 0.05
     draws = NoiseDraws.from_generator(np.random.default_rng(0), seeded=True)
-    poisson = replace(schedule, law="poisson")
-    for law in (schedule, poisson):  # 5% is more than 3 standard errors of 4,000 geometric numbers
+    poisson = replace(spec, law="poisson")
+    for law in (spec, poisson):  # 5% is more than 3 standard errors of 4,000 geometric numbers
         assert np.mean([sample_n_attempts(law, draws) for _ in range(4_000)]) == exactly(20, rel=0.05)
 
 
 @pytest.mark.parametrize(("scale", "adjacency"), [(1.2, "replace-one"), (3.0, "add-remove")])
 def test_candidates_beyond_the_attempt_are_refused(scale: float, adjacency: str) -> None:
-    """mu = 1 / 1.2 is above 1 / 2; another adjacency is not the promised one."""
+    """mu = 1 / 1.2 is above 1 / 2; another adjacency is not the guaranteed one."""
     group = SumGroup(answers=1, unit=1.0, scale=scale)
     sums = NoisySumsSpec(groups=(group,), noise="gaussian", adjacency=adjacency)  # type: ignore[arg-type]
     one = CertifiedSpec(spec=sums, delta=1e-5)
@@ -232,10 +232,8 @@ def test_answers_move_together() -> None:
 
 def test_underdamped_steps_and_their_price() -> None:
     """mu = 30 (2 / 100) sqrt(0.5 x 8 x 2 / (2 x 4)); a velocity has variance u (1 - e^(-2 gamma eta)) after a step."""
-    schedule = UnderdampedSpec(
-        inverse_temperature=30.0, friction=4.0, inverse_mass=2.0, step_size=0.5, n_steps=8
-    )
-    found = UnderdampedTheorem().certify(Constants(n=100, lipschitz=1.0), schedule)
+    spec = UnderdampedSpec(inverse_temperature=30.0, friction=4.0, inverse_mass=2.0, step_size=0.5, n_steps=8)
+    found = UnderdampedTheorem().certify(Constants(n=100, lipschitz=1.0), spec)
     assert found.mu == exactly(0.6, rel=1e-8)
     step = UnderdampedStep.from_parameters(4.0, 2.0, 0.5)
     assert step.variance_v == exactly(2 * (1 - math.exp(-4)), rel=1e-12)
@@ -289,15 +287,15 @@ def test_underdamped_runs_are_compared_with_what_linear_losses_leak(
     friction: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     constants = Constants(n=100, lipschitz=1.0)
-    schedule = UnderdampedSpec(inverse_temperature=30.0, friction=friction, step_size=0.5, n_steps=800)
-    claimed = certify_plan(constants, schedule, delta=1e-5).epsilon()
-    leaked = epsilon_lower_bound(constants, schedule, 1e-5)
+    spec = UnderdampedSpec(inverse_temperature=30.0, friction=friction, step_size=0.5, n_steps=800)
+    claimed = certify_plan(constants, spec, delta=1e-5).epsilon()
+    leaked = epsilon_lower_bound(constants, spec, 1e-5)
     assert 0.05 < leaked <= claimed
     assert leaked > 0.99 * claimed or friction < 1  # long runs with friction: the bound is tight
     if friction > 1:
         monkeypatch.setattr("dplangevin.mechanisms.underdamped.spec.round_up", lambda value: 0.9 * value)
         with pytest.raises(ContradictionError, match="please report"):
-            certify_plan(constants, schedule, delta=1e-5)
+            certify_plan(constants, spec, delta=1e-5)
 
 
 @pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
@@ -305,16 +303,16 @@ def test_underdamped_runs_are_compared_with_what_linear_losses_leak(
 def test_selections_are_compared_with_what_scores_leak(
     law: str, mu: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule = RepeatedSelectionSpec(mu=mu, repetitions=20.0, law=law, adjacency="replace-one")  # type: ignore[arg-type]
-    claimed = certify_plan(None, schedule, delta=1e-5).epsilon()
-    assert 0 <= epsilon_lower_bound(None, schedule, 1e-5) <= claimed
+    spec = RepeatedSelectionSpec(mu=mu, repetitions=20.0, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    claimed = certify_plan(None, spec, delta=1e-5).epsilon()
+    assert 0 <= epsilon_lower_bound(None, spec, 1e-5) <= claimed
     if mu == 1.0:
-        assert epsilon_lower_bound(None, schedule, 1e-5) > 0.2 * claimed
+        assert epsilon_lower_bound(None, spec, 1e-5) > 0.2 * claimed
         monkeypatch.setattr(
             "dplangevin.mechanisms.repeated_selection.spec.round_up", lambda value: 1e-9 * value
         )
         with pytest.raises(ContradictionError):
-            certify_plan(None, schedule, delta=1e-5)
+            certify_plan(None, spec, delta=1e-5)
 
 
 def test_a_gap_pays_for_the_tolerance_of_its_minimiser() -> None:

@@ -1,7 +1,7 @@
 """Pure guarantees (delta = 0): the default fit compared with objective perturbation without a second moment.
 
-Usage: python benchmarks/pure_promises.py measure PART [--table 0] [--seeds 5] [--epsilons .1 1] >> cells.jsonl
-       python benchmarks/pure_promises.py print cells.jsonl
+Usage: python benchmarks/pure_guarantees.py measure PART [--table 0] [--seeds 5] [--epsilons .1 1] >> cells.jsonl
+       python benchmarks/pure_guarantees.py print cells.jsonl
 
 Parts: ill, mixed and noise (the generators of converging.py, with seeds not used in development), rare (1 to 3%
 positives), small (2,000 to 5,000 rows), real (adult, breast_cancer, digits8; development data). Losses: log-loss for

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-OTHER_FAMILIES: tuple[tuple[str, str, str], ...] = (
+OTHER_MECHANISMS: tuple[tuple[str, str, str], ...] = (
     ("whitened_geometry", "return np.where(inside, weights, 0.0), coordinates", "return weights, coordinates"),
     ("whitened_sums", "rows *= (weights / scaled.bound)[:, None]", "rows *= (np.sqrt(weights) / scaled.bound)[:, None]"),
     ("whitened_sums", "if squares.max(initial=0.0) > bound**2:", "if False:"),

@@ -187,7 +187,7 @@ def sampler(model: Any, **options: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("spender", [region, sampler])
-def test_what_has_no_group_promise_takes_one_row_a_person_only(
+def test_what_has_no_group_guarantee_takes_one_row_a_person_only(
     spender: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Asked for 3 rows, or charged to a ledger of 3, it is refused; with 1 and 1 it is paid once."""
@@ -280,7 +280,7 @@ def test_a_report_speaks_of_the_person_that_was_paid_for(tmp_path: Path) -> None
         assert "at most 3" in (tmp_path / "report.md").read_text()
 
 
-def test_the_command_line_counts_through_the_till(tmp_path: Path, capsys) -> None:
+def test_the_command_line_charges_before_it_counts(tmp_path: Path, capsys) -> None:
     pytest.importorskip("duckdb")
     pd.DataFrame({"a": X[:, 0], "y": Y}).to_parquet(tmp_path / "t.parquet")
     schema = {"columns": {"a": {"range": [-1, 1]}, "y": {"categories": [0, 1]}}, "missing": "never"}
@@ -308,7 +308,7 @@ def test_the_command_line_counts_through_the_till(tmp_path: Path, capsys) -> Non
 
 
 def test_two_paid_releases_of_one_seed_have_one_noise_and_warn(tmp_path: Path) -> None:
-    """The promise of a seeded release says so; a ledger, which adds up, warns."""
+    """The guarantee of a seeded release says so; a ledger, which adds up, warns."""
     budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("people", epsilon=100.0, delta=1e-3)
     seed = 20_261_117
     first = fit(1, Y, random_state=seed, ledger=budget)
@@ -328,12 +328,12 @@ def test_two_paid_releases_of_one_seed_have_one_noise_and_warn(tmp_path: Path) -
 
 
 def test_a_strict_data_set_refuses_plans_that_refuse_records(tmp_path: Path) -> None:
-    """An error that depends on a record tells of it: the check is the till's, whoever calls it."""
+    """An error that depends on a record tells of it: the check is the charge's, whoever calls it."""
     strict = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=9.0, delta=1e-3, strict=True)
     bounds = DataBounds(data_norm=2.0, classes=2, bad_rows="refuse")
     problem = Problem(loss=Logistic(), bounds=bounds, n=300, n_features=2)
-    schedule = NoisyGradientSpec(noise_std=1.0, step_size=1.0, n_steps=2, release="trajectory")
-    plan = Plan(problem=problem, spec=schedule, delta=1e-3)
+    spec = NoisyGradientSpec(noise_std=1.0, step_size=1.0, n_steps=2, release="trajectory")
+    plan = Plan(problem=problem, spec=spec, delta=1e-3)
     with pytest.raises(InvalidParameter, match="strict, and the plan raises an error on records"):
         run_plan(plan, ArrayDataset(X, Y.astype(float), problem), 0, ledger=strict)
     assert not strict.history()

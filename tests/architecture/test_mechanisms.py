@@ -73,7 +73,7 @@ def test_mechanisms_know_no_sensitivity() -> None:
         assert not {name for name in names if "sensitivity" in name}, kind
 
 
-def test_every_folder_is_a_family_of_the_table() -> None:
+def test_every_folder_is_in_the_registry() -> None:
     folders = {
         f"dplangevin.mechanisms.{each.name}"
         for each in pkgutil.iter_modules(dplangevin.mechanisms.__path__)
@@ -82,7 +82,7 @@ def test_every_folder_is_a_family_of_the_table() -> None:
     assert folders == set(registry.MECHANISM_PACKAGES)
 
 
-def test_the_page_on_the_architecture_names_every_family() -> None:
+def test_the_page_on_the_architecture_names_every_mechanism() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert [name for name in registry.MECHANISM_PACKAGES if f"`{name.rpartition('.')[2]}`" not in page] == []
 

@@ -1,10 +1,15 @@
-"""The rows of the concordance, and the page docs/papers.md that is rendered from them."""
+"""The concordance: every statement of the five papers, the code that implements it, its correction and its test.
+
+statements.toml holds the rows; `python -m dplangevin.papers.concordance` prints docs/papers.md.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Literal
 
 Status = Literal["full", "partial", "refused"]
@@ -73,6 +78,26 @@ class Row:
         return f'python -c "from {module} import {name}; help({name})"'
 
 
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One thing that a reader of the papers would look for, and the rows that answer it."""
+
+    name: str
+    rows: tuple[Row, ...]
+
+    @property
+    def status(self) -> str:
+        """ "full", "refused", "full and refused" by its rows, or "partial" if one of them is."""
+        statuses = {row.status for row in self.rows}
+        return "partial" if "partial" in statuses else " and ".join(sorted(statuses))
+
+    @property
+    def uses(self) -> str:
+        """What the library does with its rows, the strongest first."""
+        order = ("runs on data", "computes a bound", "printed formula", "refused")
+        return ", ".join(use for use in order if any(row.use == use for row in self.rows))
+
+
 _HEAD = """# The papers: every statement, and where it is
 
 Written by `python -m dplangevin.papers.concordance`; do not edit. A row is a theorem, an algorithm, a figure or a
@@ -113,7 +138,7 @@ fits (chapter 2), and public data that adapt the noise (chapter 4).
 """
 
 
-def render_page(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
+def render_page(papers: Sequence[Paper], rows: Sequence[Row], items: Sequence[Item]) -> str:
     """Return the whole page."""
     rows_by_status = Counter(row.status for row in rows)
     counts = ", ".join(f"{rows_by_status[status]} {status}" for status in ("full", "partial", "refused"))
@@ -122,9 +147,35 @@ def render_page(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
     )
     uses = Counter(row.use for row in rows)
     used = ", ".join(f"{count} {use}" for use, count in uses.most_common())
-    parts = [_HEAD, titles + "\n", f"{len(rows)} rows: {counts}; {used}.\n", _STORY]
+    parts = [
+        _HEAD,
+        titles + "\n",
+        f"{len(rows)} rows: {counts}; {used}.\n",
+        _STORY,
+        _render_items(papers, items),
+    ]
     parts += [_render_section(paper, [row for row in rows if row.paper == paper.key]) for paper in papers]
     return "\n".join(parts)
+
+
+def _render_items(papers: Sequence[Paper], items: Sequence[Item]) -> str:
+    """Return the checklist: every item with the statements that answer it."""
+    sources = {paper.key: paper.heading.split(":")[0] for paper in papers}
+    statuses = Counter(item.status for item in items)
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+    lines = [
+        f"## Checklist: {len(items)} items\n",
+        "What a reader would look for, listed from the papers alone. Each item leads to rows of the tables below; it\n"
+        f"is full when all of them are, and a refusal is proved in its row. {counts}.\n",
+        "| item | source | status | use | statements |",
+        "|---|---|---|---|---|",
+    ]
+    for item in items:
+        places = "; ".join(dict.fromkeys(sources[row.paper] for row in item.rows))
+        numbers = "; ".join(row.number for row in item.rows)
+        cells = (item.name, places, item.status, item.uses, numbers)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def _render_section(paper: Paper, rows: Sequence[Row]) -> str:
@@ -150,3 +201,35 @@ def _render_row(row: Row) -> str:
         f"`{row.test.removeprefix('tests/')}`",
     )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+_STATED = tomllib.loads(files("dplangevin.papers").joinpath("statements.toml").read_text(encoding="utf-8"))
+
+PAPERS: tuple[Paper, ...] = tuple(
+    Paper(**{name: value for name, value in each.items() if name != "row"}) for each in _STATED["paper"]
+)
+ROWS: tuple[Row, ...] = tuple(
+    Row(paper=each["key"], **{**row, "where": tuple(row["where"])})
+    for each in _STATED["paper"]
+    for row in each["row"]
+)
+
+
+def _find_row(reference: str) -> Row:
+    index, _, number = reference.partition(":")
+    key = PAPERS[int(index) - 1].key
+    return next(row for row in ROWS if (row.paper, row.number) == (key, number))
+
+
+ITEMS: tuple[Item, ...] = tuple(
+    Item(name=each["name"], rows=tuple(map(_find_row, each["rows"]))) for each in _STATED["item"]
+)
+
+
+def render_concordance() -> str:
+    """Return the text of docs/papers.md."""
+    return render_page(PAPERS, ROWS, ITEMS)
+
+
+if __name__ == "__main__":
+    print(render_concordance(), end="")

@@ -11,13 +11,13 @@ PROBLEM = {
     "strong_convexity": 0.01,
     "step_size": 1.0,
 }
-PROMISE = {"epsilon": 1.0, "delta": 1e-6}
+TARGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def noise(steps: float, theorem: str | None = None) -> float:
     """Smallest noise for this number of steps; infinity if the theorem has none."""
     try:
-        return calibrate(**PROBLEM, **PROMISE, n_steps=steps, theorem=theorem).spec.noise_std
+        return calibrate(**PROBLEM, **TARGET, n_steps=steps, theorem=theorem).spec.noise_std
     except CalibrationFailed:
         return math.inf
 
