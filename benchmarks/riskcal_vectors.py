@@ -11,7 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 PRECISION: dict[str, Any] = {"grid_step": 1e-5}
-COARSE: dict[str, Any] = {"grid_step": 1e-4, "noise_max": 60.0}  # for error rates, which riskcal finds slowly
+COARSE: dict[str, Any] = {
+    "grid_step": 1e-3,
+    "noise_max": 40.0,
+}  # for error rates, which riskcal finds in half a minute
 
 
 def main() -> None:
@@ -47,9 +50,9 @@ def main() -> None:
     print("FOR_ADVANTAGE =", for_advantage)
     for_rates = [
         (fpr, fnr, steps, dpsgd.find_noise_multiplier_for_err_rates(
-            alpha=fpr, beta=fnr, sample_rate=1.0, num_steps=steps, beta_tol=1e-5, noise_min=1.0, **COARSE
+            alpha=fpr, beta=fnr, sample_rate=1.0, num_steps=steps, beta_tol=1e-4, noise_min=0.8, **COARSE
         ))
-        for fpr, fnr, steps in ((0.01, 0.97, 1), (0.1, 0.8, 12), (0.05, 0.7, 40))
+        for fpr, fnr, steps in ((0.1, 0.8, 1), (0.01, 0.97, 1), (0.05, 0.7, 4))
     ]  # fmt: skip
     print("FOR_ERROR_RATES =", for_rates)
 

@@ -111,7 +111,11 @@ def histogram(adjacency: str) -> Case:
     if adjacency == "replace-one":
         other_X, other_y = np.array([[0.95], [0.9], [0.4]]), np.array([1, 1, 1])
     plan = calibrate_noisy_sums([(8, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency=adjacency)  # type: ignore[arg-type]
-    found = [_scoring.score_histogram(Model(), *rows, edges) for rows in ((X, y), (other_X, other_y))]
+    size = 2 * (len(edges) - 1)
+    found = [
+        np.bincount(_scoring.score_cells(Model(), *rows, edges), minlength=size).reshape(2, -1)
+        for rows in ((X, y), (other_X, other_y))
+    ]
     return sums(
         "histogram of scores", adjacency, plan, ([found[0]], [found[1]]), two=adjacency == "replace-one"
     )

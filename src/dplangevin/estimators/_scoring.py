@@ -79,14 +79,8 @@ def _label_codes(model: Any, cells: CellColumn) -> NDArray[np.int64]:
     )
 
 
-def score_histogram(model: Any, X: Any, y: CellColumn, edges: Floats) -> Floats:
-    """Return counts [2, bins] of scores: other labels in row 0, the positive label (the last class) in row 1."""
-    counts = np.bincount(score_cells(model, X, y, edges), minlength=2 * (len(edges) - 1))
-    return counts.reshape(2, -1).astype(float)
-
-
 def score_cells(model: Any, X: Any, y: CellColumn, edges: Floats) -> NDArray[np.int64]:
-    """Return each record's cell of the histogram [2, bins]."""
+    """Return each record's cell of a histogram [2, bins]: row 1 for the positive label (the last class), 0 for others."""
     if hasattr(model, "predict_proba"):
         scores = _predict_probabilities(model, X)[:, 1]
     else:

@@ -31,6 +31,11 @@ COMPOSED = [
 # (advantage, releases, noise multiplier) of find_noise_multiplier_for_advantage
 FOR_ADVANTAGE = [(0.05, 1, 7.973697137832641), (0.1, 12, 13.783531093597412), (0.3, 40, 8.206920731067658)]
 
+# (fpr, fnr, releases, noise multiplier) of find_noise_multiplier_for_err_rates
+FOR_ERROR_RATES = [
+    (0.1, 0.8, 1, 2.2726318359374997), (0.01, 0.97, 1, 2.2439208984375), (0.05, 0.7, 4, 1.7845458984375)
+]  # fmt: skip
+
 
 def gaussian(mu: float, count: int = 1) -> Guarantee:
     return Guarantee(
@@ -75,3 +80,12 @@ def test_noise_for_an_advantage(advantage: float, releases: int, noise_multiplie
     assert gaussian(1 / found, releases).advantage().advantage == pytest.approx(advantage, abs=1e-4)
     ours_at_theirs = gaussian(1 / noise_multiplier, releases).advantage().advantage
     assert ours_at_theirs == pytest.approx(advantage, abs=1e-4)
+
+
+@pytest.mark.parametrize(("fpr", "fnr", "releases", "noise_multiplier"), FOR_ERROR_RATES)
+def test_noise_for_error_rates(fpr: float, fnr: float, releases: int, noise_multiplier: float) -> None:
+    """riskcal stops within 1e-4 of the false negative rate, on a grid of privacy losses of step 1e-3."""
+    found = calibrated_noise_multiplier(releases, tpr_at_fpr=(1 - fnr, fpr))
+    assert found == pytest.approx(noise_multiplier, rel=1e-3)
+    assert float(gaussian(1 / found, releases).tradeoff(fpr)) == pytest.approx(fnr, abs=1e-4)
+    assert float(gaussian(1 / noise_multiplier, releases).tradeoff(fpr)) == pytest.approx(fnr, abs=1e-4)
