@@ -34,7 +34,7 @@ def slack_floor(cost: Guarantee) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class DominatingPair:
+class LossAtoms:
     """A pair of distributions that dominates a release in both directions.
 
     Parameters
@@ -74,7 +74,7 @@ def remaining_square_at(cost: Guarantee, slack: float, kept: float, epsilon: flo
 
 
 @lru_cache(maxsize=4096)
-def _largest_remainder(pair: DominatingPair, slack: float, square: Fraction) -> Fraction | None:
+def _largest_remainder(pair: LossAtoms, slack: float, square: Fraction) -> Fraction | None:
     """Compare the profiles at every eps >= 0, not only at points.
 
     Both sides are convex in g = e^eps. Between two points the left one lies below its chord, the right one above its
@@ -103,7 +103,7 @@ def _largest_remainder(pair: DominatingPair, slack: float, square: Fraction) -> 
 
 
 @lru_cache(maxsize=256)
-def dominating_pair(parts: PrivacyParts, extra_delta: float, slack: float) -> DominatingPair | None:
+def dominating_pair(parts: PrivacyParts, extra_delta: float, slack: float) -> LossAtoms | None:
     """Return the pair whose profile is the hull of a guarantee's; None where an infinite loss is likelier than slack.
 
     A profile that is linear in g = e^eps between points is that of finite losses: where its slope rises by q, the
@@ -117,13 +117,13 @@ def dominating_pair(parts: PrivacyParts, extra_delta: float, slack: float) -> Do
         return None
     deltas = np.minimum(deltas + extra_delta, 1.0)
     if epsilons[-1] < 1e-9:  # nothing but a rare event
-        return DominatingPair(losses=np.zeros(1), masses=np.ones(1), infinite=float(deltas[0]))
+        return LossAtoms(losses=np.zeros(1), masses=np.ones(1), infinite=float(deltas[0]))
     g = np.concatenate([[0.0], np.exp(-epsilons[:0:-1]), np.exp(epsilons)])
     sticks = np.concatenate([[1.0], 1 - np.exp(-epsilons[:0:-1]) * (1 - deltas[:0:-1]), deltas])
     slopes = np.append(np.diff(sticks) / np.diff(g), 0.0)
     masses = np.maximum(np.diff(slopes), 0.0) * g[1:]
     used = masses > 0
-    return DominatingPair(
+    return LossAtoms(
         losses=np.concatenate([-epsilons[:0:-1], epsilons])[used],
         masses=masses[used],
         infinite=float(deltas[-1]),
