@@ -26,6 +26,7 @@ SPEAKING_OF_THEM = {
     "data/slope_enclosures.py",
     "ledger/_rows.py",
     "mechanisms/exponential/mechanism.py",
+    "mechanisms/whitened/elliptical_rows.py",
     "mechanisms/whitened/one_step.py",
     "papers/gallery/__init__.py",
     "papers/gallery/langevin_steps.py",

@@ -267,7 +267,7 @@ def test_flip_probabilities_are_those_of_refits() -> None:
 
 @pytest.mark.parametrize("counted", [True, False], ids=["counted", "without what the limit cut"])
 def test_the_noise_of_long_rows_near_the_boundary(counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """People of a category with 5% of the rows, the only ones near the boundary: their rows are long in white coordinates.
+    """A category with 5% of the rows, the only ones near the boundary, has rows that are long in white coordinates.
 
     40 refits: the ratio of deviations has a standard deviation of about .08. Without the joint limit of curvature and
     length, and without what it cuts, it was 1.33.
@@ -292,7 +292,9 @@ def test_the_noise_of_long_rows_near_the_boundary(counted: bool, monkeypatch: py
         ).fit(X, y)
         for seed in range(40)
     ]
-    scores, deviations = (np.array(each) for each in zip(*(m._score_noise(fresh, "noise") for m in models)))
+    scores, deviations = (
+        np.array(each) for each in zip(*(m._score_noise(fresh, "noise") for m in models), strict=True)
+    )
     near = np.abs(scores.mean(axis=0)) < 1
     ratio = np.median(np.sqrt((deviations**2).mean(axis=0))[near] / scores.std(axis=0, ddof=1)[near])
     assert ratio > 1.25 if not counted else 0.75 < ratio < 1.2

@@ -106,7 +106,7 @@ class StabilityMixin:
 
 def _variances(rows: Floats, covariance: Floats) -> Floats:
     """Return x' V x of each row."""
-    return np.maximum(np.einsum("ij,ij->i", rows @ covariance, rows), 0.0)
+    return np.asarray(np.maximum(np.einsum("ij,ij->i", rows @ covariance, rows), 0.0))
 
 
 def _counted_curvature(rows: Floats, scores: Floats, uncertainty: Uncertainty) -> Floats:

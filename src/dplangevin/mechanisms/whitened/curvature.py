@@ -2,7 +2,7 @@
 
 In whitened coordinates the curvature is near a multiple of the identity, so that a small fraction of the budget shows
 all of it. A record adds v v' with v = sqrt(a min(h'', M) / (k M)) B' x / R, a = min(w, k R^2 / |B' x|^2), M a function
-of what was released before (`elliptical_rows.limit_curvature`): |v| <= 1 is checked on the very numbers that are summed,
+of what was released before (`elliptical_rows.limit_curvature`): |v| <= 1 is checked on the numbers that are summed,
 whatever B, R, M and the record are. Exact runs truncate v to whole steps, and their sums over records have no rounding
 error (docs/theory/one_step_intervals.md, section 2).
 """

@@ -492,4 +492,4 @@ def _prior_scale(
     noise = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
     squares = (to_theta @ estimate) ** 2 - noise
     size = max(float(np.mean(squares)), float(np.average(squares, weights=1 / noise)), 0.0) ** 0.5
-    return max(PRIOR_SHARE * defaults.coef_bound / problem.row_norm, MIN_PRIOR_WIDTHS * size)
+    return float(max(PRIOR_SHARE * defaults.coef_bound / problem.row_norm, MIN_PRIOR_WIDTHS * size))
