@@ -1,11 +1,12 @@
 """Tables whose encoded rows differ in length: what the default fit loses of the gap between base rate and plain fit.
 
-Usage: python benchmarks/row_lengths.py FOLDER [--seeds 20] [--epsilon 8]
+Usage: python benchmarks/row_lengths.py [FOLDER] [--seeds 20] [--epsilon 8]
 
-FOLDER holds the unpacked wheel of statsmodels, which ships both tables (statsmodels/datasets): `fair`, with 6,366 rows,
-and `randhie`, with 20,190. Zero-inflated columns, log1p scales, categories (two of them unlisted) and a
-tenth of missing cells make row lengths differ. The plain fit is logistic regression with its own intercept on the same
-encoded columns.
+Four tables are generated: columns that are mostly missing, log1p scales with heavy tails, unlisted categories, and all
+of these with a rare target. FOLDER holds the unpacked wheel of statsmodels 0.14, which ships both real tables
+(statsmodels/datasets): `fair`, with 6,366 rows, and `randhie`, with 20,190. Zero-inflated columns, log1p scales,
+categories (two of them unlisted) and a tenth of missing cells make row lengths differ. The plain fit is logistic
+regression with its own intercept on the same encoded columns.
 """
 
 from __future__ import annotations
@@ -56,19 +57,57 @@ def randhie(folder: Path) -> tuple[pd.DataFrame, str, dict[str, Any]]:
     return table, "target", columns
 
 
+def generated(
+    seed: int, *, missing: float, heavy: bool, unlisted: bool, shift: float
+) -> tuple[pd.DataFrame, str, dict[str, Any]]:
+    """Return a table of 20,000 rows: six numbers and two columns of categories, on which the target depends."""
+    rng, n = np.random.default_rng(8200 + seed), 20_000
+    table, columns, score = pd.DataFrame(index=range(n)), {}, np.full(n, shift)
+    for j in range(6):
+        latent = rng.standard_normal(n)
+        table[f"x{j}"] = np.exp(2 * latent) if heavy and j % 2 else latent
+        columns[f"x{j}"] = (
+            {"range": [0, 400], "transform": "log1p"} if heavy and j % 2 else {"range": [-4, 4]}
+        )
+        score += rng.normal(0, 0.6) * latent
+        table[f"x{j}"] = table[f"x{j}"].mask(rng.random(n) < missing * (j < 3))
+    for j in range(2):
+        codes = rng.choice(8, n, p=rng.dirichlet(np.ones(8)))
+        table[f"c{j}"] = [f"kind {code}" for code in codes]
+        score += rng.normal(0, 0.6, 8)[codes]
+        listed = [f"kind {code}" for code in range(4 if unlisted else 8)]
+        columns[f"c{j}"] = {"categories": listed} | ({} if unlisted else {"other": "own"})
+    table["target"] = np.where(rng.random(n) < 1 / (1 + np.exp(-score)), "yes", "no")
+    return table, "target", columns
+
+
+GENERATED = {
+    "mostly missing": {"missing": 0.9, "heavy": False, "unlisted": False, "shift": 0.0},
+    "log1p": {"missing": 0.0, "heavy": True, "unlisted": False, "shift": 0.0},
+    "unlisted": {"missing": 0.2, "heavy": False, "unlisted": True, "shift": -1.0},
+    "all, rare target": {"missing": 0.5, "heavy": True, "unlisted": True, "shift": -3.0},
+}
+
+
 def main() -> None:
     """Print one line for each table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--epsilon", type=float, default=8.0)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    for make in (fair, randhie):
+    tables = {
+        name: generated(index, **settings)  # type: ignore[arg-type]
+        for index, (name, settings) in enumerate(GENERATED.items())
+    }
+    for make in (fair, randhie) if options.folder else ():
         table, target, columns = make(options.folder)
         rng = np.random.default_rng(9)
         for name in columns:
             table[name] = table[name].mask(rng.random(len(table)) < MISSING)
+        tables[make.__name__] = table, target, columns
+    for title, (table, target, columns) in tables.items():
         schema = Schema.from_dict({"version": 1, "columns": columns})
         lost = []
         for seed in range(options.seeds):
@@ -87,8 +126,9 @@ def main() -> None:
             lost.append(100 * (reached - best) / (base - best))
         lengths = np.linalg.norm(encode.transform(train), axis=1)
         print(
-            f"{make.__name__}: {len(table)} rows, lengths {lengths.min():.2f} to {lengths.max():.2f}, gap "
-            f"{base - best:.4f}, lost {np.mean(lost):+.2f} ± {np.std(lost, ddof=1) / len(lost) ** 0.5:.2f}%"
+            f"{title}: {len(table)} rows, lengths {lengths.min():.2f} to {lengths.max():.2f}, gap "
+            f"{base - best:.4f}, lost {np.mean(lost):+.2f} ± {np.std(lost, ddof=1) / len(lost) ** 0.5:.2f}%",
+            flush=True,
         )
 
 

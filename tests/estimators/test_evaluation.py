@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import chi2
 from sklearn.compose import make_column_transformer
@@ -27,6 +29,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
+from dplangevin import DPLogisticRegression
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import _held_out, _scoring
@@ -544,3 +547,101 @@ def test_a_secure_choice_has_the_noise_of_its_spec() -> None:
     mechanism, certified = NoisyMax(), CertifiedSpec(spec=run_spec, delta=0.0)
     drawn = [mechanism.run(certified, lambda: [np.array([10.0, 0.0])]).values[0][0] for _ in range(2000)]
     assert abs(float(np.mean(drawn)) - math.exp(-1) / 2) < 0.05  # six deviations
+
+
+# --- groups -------------------------------------------------------------------------------------------------------
+
+
+def grouped_table(n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
+    """Records with a column of two listed groups, an unlisted one and missing cells."""
+    X, y = records(n, rng)
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    table["group"] = rng.choice(np.array(["f", "m", "x", None], dtype=object), n, p=[0.5, 0.3, 0.1, 0.1])
+    return table, y
+
+
+NAMED_MODEL = LogisticRegression(C=0.05).fit(pd.DataFrame(X_TRAIN, columns=["a", "b", "c"]), Y_TRAIN)
+GROUPS = ("group", ["f", "m"])
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_without_noise_groups_have_the_scores_of_their_records(metric: str, adjacency: str) -> None:
+    table, y = grouped_table(3000, np.random.default_rng(5))
+    options: dict[str, Any] = {"metric": metric, "epsilon": EXACT, "adjacency": adjacency, "random_state": 0}
+    score = private_score(NAMED_MODEL, table, y, groups=GROUPS, **options)
+    whole = private_score(NAMED_MODEL, table, y, **options)
+    assert score.value == pytest.approx(whole.value, abs=1e-4)
+    masks = {"f": table["group"] == "f", "m": table["group"] == "m"}
+    masks[""] = ~(masks["f"] | masks["m"])
+    assert list(score.groups) == ["f", "m", ""]
+    for name, mask in masks.items():
+        alone = private_score(NAMED_MODEL, table[mask], y[mask], **options)
+        assert score.groups[name].value == pytest.approx(alone.value, abs=1e-4)
+        assert score.groups[name].interval == pytest.approx(alone.interval, abs=2e-3)
+        assert len(score.groups[name].table) == len(alone.table)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log-loss", "auc", "recall"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_a_record_moves_the_sums_of_groups_by_what_the_plan_says(metric: str, adjacency: str) -> None:
+    """A record counts in one group: replaced, it moves two groups, and never more than the sensitivity of all sums."""
+    rng = np.random.default_rng(2)
+    table, y = grouped_table(40, rng)
+    groups = _scoring.GroupColumn.read(GROUPS)
+    scoring = Scoring(metric=metric, adjacency=adjacency, bins=4 if metric == "auc" else None, groups=groups)
+    sums = [(SumGroup(answers=a, unit=unit, scale=1.0), np.zeros(2)) for a, unit, _ in scoring.sum_groups]
+    base = scoring.exact_sums(NAMED_MODEL, _held_out.open_held_out(table, y))
+    assert [each.size for each in base] == [group.answers for group, _ in sums]
+    for _ in range(200):
+        other, labels = table.copy(), y.copy()
+        if adjacency == "replace-one":
+            drawn, label = grouped_table(1, rng)
+            other.iloc[0], labels[0] = drawn.iloc[0], label[0]
+        else:
+            place = int(rng.integers(40))
+            other, labels = other.drop(index=place), np.delete(labels, place)
+        moved = scoring.exact_sums(NAMED_MODEL, _held_out.open_held_out(other, labels))
+        for (_, worst), before, after in zip(sums, base, moved, strict=True):
+            change = (after - before).ravel()
+            worst[:] = np.maximum(worst, [np.abs(change).sum(), np.linalg.norm(change)])
+    for group, worst in sums:
+        for noise, largest in zip(("geometric", "gaussian"), worst.tolist(), strict=True):
+            assert largest <= group.sensitivity(noise, adjacency) * (1 + 1e-12)  # type: ignore[arg-type]
+            assert metric == "log-loss" or largest == pytest.approx(group.sensitivity(noise, adjacency))  # type: ignore[arg-type]
+
+
+def test_groups_cost_nothing_more_and_are_read_from_files_too(tmp_path: Path) -> None:
+    table, y = grouped_table(2000, np.random.default_rng(6))
+    table.assign(y=y).to_parquet(tmp_path / "held.parquet")
+    options: dict[str, Any] = {"epsilon": 0.5, "groups": GROUPS, "metric": "neg_log_loss"}
+    score = private_score(NAMED_MODEL, table, y, random_state=3, **options)
+    stored = private_score(NAMED_MODEL, tmp_path / "held.parquet", "y", random_state=3, **options)
+    assert score.guarantee.epsilon() == pytest.approx(0.5)
+    assert (score.value, score.groups) == (stored.value, stored.groups)
+    assert score.groups["f"].value < 0
+    low, high = score.groups["m"].interval
+    assert low < score.groups["m"].value < high
+    schema = {"version": 1, "columns": {name: {"range": [-1, 1]} for name in "abc"}}
+    model = DPLogisticRegression(epsilon=1.0, delta=1e-6, schema=schema, classes=[0, 1], random_state=0)
+    model.fit(table[["a", "b", "c"]], y)
+    assert set(private_score(model, table, y, epsilon=1.0, groups=GROUPS).groups) == {"f", "m", ""}
+
+
+@pytest.mark.parametrize(
+    ("groups", "metric", "words"),
+    [
+        ("group", "accuracy", "must be"), (("group", []), "accuracy", "must be"),
+        (("group", ["f", "f"]), "accuracy", "must be"), (("sex", ["f"]), "accuracy", "does not have"),
+        (("group", ["f"]), "r2", "all records together"),
+    ],
+)  # fmt: skip
+def test_bad_groups_are_refused_before_anything_is_charged(groups: Any, metric: str, words: str) -> None:
+    table, y = grouped_table(50, np.random.default_rng(7))
+    target_range = (0.0, 1.0) if metric == "r2" else None
+    with pytest.raises(InvalidParameter, match=words):
+        private_score(
+            NAMED_MODEL, table, y, epsilon=1.0, metric=metric, groups=groups, target_range=target_range
+        )
+    with pytest.raises(InvalidParameter, match="no names"):
+        private_score(MODEL, *records(50, RNG), epsilon=1.0, groups=GROUPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from scipy.sparse import issparse
@@ -81,7 +81,15 @@ def check_model_matches_table(model: Any, X: Any, y: Any = None) -> None:
         )
 
 
-FeatureView = Callable[[Any], Any]  # from a model to the features in the form it expects
+class TableColumn(NamedTuple):
+    """In place of a model in a FeatureView: the cells of the column of this name."""
+
+    name: str
+
+
+FeatureView = Callable[
+    [Any], Any
+]  # from a model to the features in the form it expects, or from a TableColumn
 SumTask = Callable[[FeatureView, CellColumn], Sequence[Floats]]
 PartSums = tuple[Sequence[Floats], int]
 
@@ -92,6 +100,11 @@ class HeldOutRecords(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of records; private under add-remove adjacency."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Names of the columns beside the target; none where columns have no names."""
 
     @abstractmethod
     def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
@@ -156,6 +169,10 @@ class _InMemoryRecords(HeldOutRecords):
     def __len__(self) -> int:
         return len(self._y)
 
+    @property
+    def names(self) -> Sequence[str]:
+        return as_table(self._X).names if is_table(self._X) else ()
+
     def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
         yield _apply_task(self._X, self._y, task, in_memory=True)
 
@@ -170,6 +187,10 @@ class _FileRecords(HeldOutRecords):
     def __len__(self) -> int:
         return len(self._source)
 
+    @property
+    def names(self) -> Sequence[str]:
+        return self._source.features
+
     def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
         for table, labels, _ in self._source.batches():
             yield _apply_task(table, labels, task)
@@ -182,9 +203,15 @@ class _DaskRecords(HeldOutRecords):
     def __init__(self, X: Any, y: Any) -> None:
         self._client, self._size = connect_client(None), len(X)
         self._collections = delayed_partitions(X, y, None)
+        target = y if isinstance(y, str) else None
+        self._names = tuple(str(name) for name in getattr(X, "columns", ()) if name != target)
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._names
 
     def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
         import dask
@@ -208,12 +235,22 @@ def _apply_task(X: Any, y: Any, task: SumTask, in_memory: bool = False) -> PartS
 
 
 def _features_in_memory(rows: Any, model: Any) -> Any:
-    """Return a table in memory: read record by record for a model of this library, unchanged for any other."""
-    return _features_for_dp_model(rows, model) if isinstance(model, DPLinearModel) else rows
+    """Return a table in memory: read record by record for a model of this library, unchanged for any other.
+
+    A model of another library that was fitted on fewer columns of a DataFrame than it has gets those alone.
+    """
+    if isinstance(model, TableColumn):
+        return as_table(rows).column(model.name)
+    if isinstance(model, DPLinearModel):
+        return _features_for_dp_model(rows, model)
+    names = getattr(model, "feature_names_in_", None)
+    return rows[list(names)] if names is not None and hasattr(rows, "loc") else rows
 
 
 def _features_of_part(rows: Any, model: Any) -> Any:
     """Return the rows of a part in the form in which the model was fitted: named columns, or a matrix of numbers."""
+    if isinstance(model, TableColumn):
+        return as_table(rows).column(model.name)
     if isinstance(model, DPLinearModel):
         return _features_for_dp_model(rows, model)
     if isinstance(rows, Table):

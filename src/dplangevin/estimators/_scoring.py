@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._call_context import find_foreign_steps, find_learned_steps
-from dplangevin.estimators._held_out import FeatureView, HeldOutRecords
+from dplangevin.estimators._held_out import FeatureView, HeldOutRecords, TableColumn
 from dplangevin.estimators._histogram_metrics import (
     CONFUSION_METRICS,
     ReliabilityBin,
@@ -81,21 +81,24 @@ def _label_codes(model: Any, cells: CellColumn) -> NDArray[np.int64]:
 
 def score_histogram(model: Any, X: Any, y: CellColumn, edges: Floats) -> Floats:
     """Return counts [2, bins] of scores: other labels in row 0, the positive label (the last class) in row 1."""
+    counts = np.bincount(score_cells(model, X, y, edges), minlength=2 * (len(edges) - 1))
+    return counts.reshape(2, -1).astype(float)
+
+
+def score_cells(model: Any, X: Any, y: CellColumn, edges: Floats) -> NDArray[np.int64]:
+    """Return each record's cell of the histogram [2, bins]."""
     if hasattr(model, "predict_proba"):
         scores = _predict_probabilities(model, X)[:, 1]
     else:
         scores = expit(np.asarray(model.decision_function(X), float).ravel())
     bin_index = np.clip(np.searchsorted(edges, np.nan_to_num(scores), side="right") - 1, 0, len(edges) - 2)
-    positive = np.asarray(_label_codes(model, y) == 1, int)
-    counts = np.bincount(positive * (len(edges) - 1) + bin_index, minlength=2 * (len(edges) - 1))
-    return counts.reshape(2, -1).astype(float)
+    return np.asarray((_label_codes(model, y) == 1) * (len(edges) - 1) + bin_index, np.int64)
 
 
-def confusion_counts(model: Any, X: Any, y: CellColumn) -> Floats:
-    """Return counts [label, predicted label], 1 for the positive one (the last class), 0 for every other label."""
+def confusion_cells(model: Any, X: Any, y: CellColumn) -> NDArray[np.int64]:
+    """Return each record's cell of [label, predicted label], 1 for the positive one (the last class), 0 for others."""
     predicted = _label_codes(model, as_column(np.asarray(model.predict(X)).ravel(), "predictions"))
-    positions = 2 * (_label_codes(model, y) == 1) + (predicted == 1)
-    return np.bincount(positions.astype(int), minlength=4).reshape(2, 2).astype(float)
+    return np.asarray(2 * (_label_codes(model, y) == 1) + (predicted == 1), np.int64)
 
 
 def _variance_sums(scoring: Scoring, model: Any, X: Any, y: CellColumn) -> list[Floats]:
@@ -142,6 +145,10 @@ LOSS_GRID_SIZE = 2**16  # losses are multiples of cap / LOSS_GRID_SIZE, so that 
 MOMENT_BUDGET_FRACTION = 0.2  # for the second moment of a loss
 
 
+Interpretation = tuple[float, tuple[float, float], tuple[ReliabilityBin, ...]]
+"""A value, its interval, and a reliability table where there is one."""
+
+
 def resolve_metric(name: str) -> tuple[str, int]:
     """Return the metric of a name, as here or as in scikit-learn, and the sign of its value; refuse others."""
     if name in REFUSED_METRICS:
@@ -157,6 +164,44 @@ def resolve_metric(name: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupColumn:
+    """A column whose stated values divide the records into groups; all other cells are one more group.
+
+    Parameters
+    ----------
+    name : of the column. values : the public list of its values.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    @classmethod
+    def read(cls, groups: Any) -> GroupColumn:
+        """Return the column and values of groups=(column, values)."""
+        try:
+            name, values = groups
+            labels = label_indices(values, text=True)
+        except (TypeError, ValueError):
+            name, labels = None, {}
+        if not isinstance(name, str) or len(labels) < 1 or len(labels) != len(list(values)):
+            raise InvalidParameter(
+                "groups must be (column, values): the name of a column, and the public list of its different values, "
+                "since values seen in the table would be a release of their own."
+            )
+        return cls(name=name, values=tuple(labels))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, with that of all other cells."""
+        return len(self.values) + 1
+
+    def codes(self, view: FeatureView) -> NDArray[np.int64]:
+        """Return the group of each record."""
+        codes = view(TableColumn(self.name)).codes(label_indices(self.values, text=True), text=True)
+        return np.asarray(np.where(codes < 0, self.n_groups - 1, codes), np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scoring:
     """Metric with its public settings.
 
@@ -167,6 +212,7 @@ class Scoring:
     cap : bound at which a record's loss is clipped, for CAPPED_METRICS.
     bins : number of bins or public edges, for BINNED_METRICS.
     target_range : public range of the target, for "r2": targets and predictions are clipped to it.
+    groups : the column by whose values the sums are divided; None for one group.
     """
 
     metric: str
@@ -174,6 +220,7 @@ class Scoring:
     cap: float | None = None
     bins: int | Sequence[float] | None = None
     target_range: tuple[float, float] | None = None
+    groups: GroupColumn | None = None
 
     def __post_init__(self) -> None:
         _check.check_choice("metric", self.metric, METRICS)
@@ -184,6 +231,8 @@ class Scoring:
                     "record adds to the sums, and it is never measured from the data."
                 )
             _check.set_frozen(self, target_range=_checked_range(self.target_range))
+            if self.groups is not None:
+                raise InvalidParameter("metric='r2' is released for all records together; leave groups out.")
         elif self.target_range is not None:
             raise InvalidParameter(f"target_range has no meaning for metric={self.metric!r}; leave it out.")
         _check.check_choice("adjacency", self.adjacency, ADJACENCIES)
@@ -237,17 +286,30 @@ class Scoring:
         ):
             raise InvalidParameter(f"metric={self.metric!r} needs a fitted classifier of two classes.")
 
+    def check_groups(self, records: HeldOutRecords) -> None:
+        """Raise if the table has no column of the groups' name; no cell is read."""
+        if self.groups is not None and self.groups.name not in records.names:
+            listed = (
+                f"it has {', '.join(map(repr, records.names))}"
+                if records.names
+                else "its columns have no names"
+            )
+            raise InvalidParameter(
+                f"groups names the column {self.groups.name!r}, which the table does not have: {listed}."
+            )
+
     @property
     def sum_groups(self) -> list[tuple[int, float, float]]:
         """(answers, unit, fraction of the budget) of each group of sums."""
-        # Under add-remove n is private, so that the sum of 1 - loss is released too.
-        n_answers = 1 if self.adjacency == "replace-one" else 2
+        # Under add-remove n is private, so that the sum of 1 - loss is released too; likewise the size of a group.
+        n_groups = 1 if self.groups is None else self.groups.n_groups
+        n_answers = 1 if self.adjacency == "replace-one" and self.groups is None else 2 * n_groups
         if self.metric == "accuracy":
             return [(n_answers, self.max_contribution, 1.0)]
         if self.metric in MEAN_LOSSES:
             return [
                 (n_answers, self.max_contribution, 1 - MOMENT_BUDGET_FRACTION),
-                (1, self.max_contribution, MOMENT_BUDGET_FRACTION),
+                (n_groups, self.max_contribution, MOMENT_BUDGET_FRACTION),
             ]
         if self.metric == "r2":
             answers = (n_answers, 1, 1, 1)
@@ -256,7 +318,7 @@ class Scoring:
                 for number, fraction in zip(answers, R2_BUDGET_FRACTIONS, strict=True)
             ]
         n_bins = 2 if self.metric in CONFUSION_METRICS else len(self.edges) - 1
-        return [(2 * n_bins, self.max_contribution, 1.0)]
+        return [(2 * n_bins * n_groups, self.max_contribution, 1.0)]
 
     def plan_release(
         self,
@@ -291,8 +353,9 @@ class Scoring:
         if sums:
             return sums
         # Without records the sums are zeros: under add-remove even their absence is private.
+        rows = 2 * (1 if self.groups is None else self.groups.n_groups)
         shapes = [
-            answers if self.metric in (*PER_RECORD_METRICS, "r2") else (2, answers // 2)
+            answers if self.metric in (*PER_RECORD_METRICS, "r2") else (rows, answers // rows)
             for answers, _, _ in self.sum_groups
         ]
         return [np.zeros(shape) for shape in shapes]
@@ -304,8 +367,15 @@ class Scoring:
         """
         return records.sum_over_parts(partial(_part_totals, self, tuple(models))) or [np.zeros(len(models))]
 
+    def group_sums(self, losses: Floats, codes: NDArray[np.int64] | None) -> list[Floats]:
+        """Return the sums of losses in [0, 1] of each group, in integer units."""
+        if codes is None or self.groups is None:
+            return self.loss_sums(losses)
+        sums = [self.loss_sums(losses[codes == group]) for group in range(self.groups.n_groups)]
+        return [np.concatenate(parts) for parts in zip(*sums, strict=True)]
+
     def loss_sums(self, losses: Floats) -> list[Floats]:
-        """Return the sums of losses in [0, 1], in integer units."""
+        """Return the sums of losses in [0, 1] of one group, in integer units."""
         loss_units = np.rint(self.max_contribution * losses)
         sums = [
             np.array([loss_units.sum(), (self.max_contribution - loss_units).sum()][: self.sum_groups[0][0]])
@@ -314,25 +384,47 @@ class Scoring:
             sums.append(np.array([np.rint(self.max_contribution * losses**2).sum()]))
         return sums
 
-    def interpret_release(
-        self, release: AnswersRelease, n: int, level: float
-    ) -> tuple[float, tuple[float, float], tuple[ReliabilityBin, ...]]:
-        """Return value, interval and reliability table of the noisy sums; n is used only where it is public."""
-        noise = release.plan.spec
+    def interpret_release(self, release: AnswersRelease, n: int, level: float) -> Interpretation:
+        """Return value, interval and reliability table of the noisy sums; n is used only where it is public.
+
+        Of groups it is of all records: the sums of the groups' sums, with the noise of all of them.
+        """
+        noise, values = release.plan.spec, release.values
         assert isinstance(noise, NoisySumsSpec)
-        if self.metric in PER_RECORD_METRICS:
-            return (*self._mean_with_interval(release.values, noise, n, level), ())
-        if self.metric == "r2":
-            return (*self._explained_variance(release.values, noise, n, level), ())
-        if self.metric in CONFUSION_METRICS:
-            return (
-                *interpret_confusion(self.metric, release.values[0], *noise_distribution(noise), level),
-                (),
+        if self.groups is not None:
+            number = self.groups.n_groups
+            values = tuple(each.reshape(number, -1, *each.shape[1:]).sum(axis=0) for each in values)
+            noise = replace(
+                noise,
+                groups=tuple(replace(each, scale=each.scale * math.sqrt(number)) for each in noise.groups),
             )
+        return self._interpret_sums(values, noise, n, level)
+
+    def interpret_groups(self, release: AnswersRelease, level: float) -> dict[str, Interpretation]:
+        """Return the same for each group, by its value; "" for all other cells."""
+        if self.groups is None:
+            return {}
+        noise, number = release.plan.spec, self.groups.n_groups
+        assert isinstance(noise, NoisySumsSpec)
+        parts = [each.reshape(number, -1, *each.shape[1:]) for each in release.values]
+        return {
+            name: self._interpret_sums(tuple(part[index] for part in parts), noise, 0, level)
+            for index, name in enumerate((*self.groups.values, ""))
+        }
+
+    def _interpret_sums(
+        self, values: tuple[Floats, ...], noise: NoisySumsSpec, n: int, level: float
+    ) -> Interpretation:
+        if self.metric in PER_RECORD_METRICS:
+            return (*self._mean_with_interval(values, noise, n, level), ())
+        if self.metric == "r2":
+            return (*self._explained_variance(values, noise, n, level), ())
+        if self.metric in CONFUSION_METRICS:
+            return (*interpret_confusion(self.metric, values[0], *noise_distribution(noise), level), ())
         if self.metric in ("auc", "average_precision"):
             interpret = area_under_curve if self.metric == "auc" else average_precision
-            return (*interpret(release.values[0], *noise_distribution(noise), level), ())
-        return reliability_table(release.values[0], self.edges, *noise_distribution(noise), level)
+            return (*interpret(values[0], *noise_distribution(noise), level), ())
+        return reliability_table(values[0], self.edges, *noise_distribution(noise), level)
 
     def _mean_with_interval(
         self, values: tuple[Floats, ...], spec: NoisySumsSpec, n: int, level: float
@@ -451,14 +543,19 @@ def noise_distribution(spec: NoisySumsSpec, group: int = 0) -> tuple[float, int 
 
 def _part_sums(scoring: Scoring, model: Any, view: FeatureView, labels: CellColumn) -> list[Floats]:
     with _hide_model_messages(model):
-        rows = view(model)
+        rows, codes = view(model), None if scoring.groups is None else scoring.groups.codes(view)
         if scoring.metric in PER_RECORD_METRICS:
-            return scoring.loss_sums(record_losses(model, rows, labels, scoring.metric, scoring.max_loss))
+            losses = record_losses(model, rows, labels, scoring.metric, scoring.max_loss)
+            return scoring.group_sums(losses, codes)
         if scoring.metric == "r2":
             return _variance_sums(scoring, model, rows, labels)
         if scoring.metric in CONFUSION_METRICS:
-            return [confusion_counts(model, rows, labels)]
-        return [score_histogram(model, rows, labels, scoring.edges)]
+            cells, n_columns = confusion_cells(model, rows, labels), 2
+        else:
+            cells, n_columns = score_cells(model, rows, labels, scoring.edges), len(scoring.edges) - 1
+        cells = cells if codes is None else 2 * n_columns * codes + cells
+        counts = np.bincount(cells, minlength=scoring.sum_groups[0][0])
+        return [counts.reshape(-1, n_columns).astype(float)]
 
 
 def _part_totals(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,14 +15,36 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._call_context import find_learned_steps
 from dplangevin.estimators._held_out import check_model_matches_table, open_held_out
 from dplangevin.estimators._histogram_metrics import ReliabilityBin
-from dplangevin.estimators._scoring import PER_RECORD_METRICS, Scoring, resolve_metric, scoring_conditions
+from dplangevin.estimators._scoring import (
+    PER_RECORD_METRICS,
+    GroupColumn,
+    Scoring,
+    resolve_metric,
+    scoring_conditions,
+)
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max
 from dplangevin.mechanisms.release import SEEDED_MESSAGE, AnswersRelease, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 
-__all__ = ["PrivateScore", "PrivateSelection", "find_learned_steps", "private_score", "private_selection"]
+__all__ = [
+    "GroupScore",
+    "PrivateScore",
+    "PrivateSelection",
+    "find_learned_steps",
+    "private_score",
+    "private_selection",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupScore:
+    """Released score of the records of one group, with its interval, and its reliability table if there is one."""
+
+    value: float
+    interval: tuple[float, float]
+    table: tuple[ReliabilityBin, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +61,7 @@ class PrivateScore:
     seeded : whether the noise came from a user's seed; whoever knows the seed can remove the noise.
     cap : bound at which per-record losses were clipped.
     table : reliability table of metric="calibration".
+    groups : the score of each group of groups=, by its value; of all other cells under "".
     ledger_head : head of the ledger's chain after the score was charged; None without a ledger.
     """
 
@@ -51,6 +74,7 @@ class PrivateScore:
     seeded: bool
     cap: float | None = None
     table: tuple[ReliabilityBin, ...] = ()
+    groups: Mapping[str, GroupScore] = field(default_factory=dict)
     ledger_head: str | None = field(default=None, repr=False)
 
 
@@ -78,6 +102,7 @@ def private_score(
     cap: float | None = None,
     bins: int | Sequence[float] | None = None,
     target_range: tuple[float, float] | None = None,
+    groups: tuple[str, Sequence[Any]] | None = None,
     level: float = 0.95,
     max_rows_per_person: int = 1,
     secure: bool | None = None,
@@ -104,7 +129,10 @@ def private_score(
     cap : bound at which per-record losses are clipped; 5 for log-loss, must be stated for squared and absolute errors.
     bins : number of bins (10 for calibration, else 32), or public edges from 0 to 1.
     target_range : (low, high), the public range of the target, for r2; predictions are clipped to it too.
-    level : of the interval.
+    groups : (column, values), a column of the table and the public list of its values: the score is released for each
+        of them too, at the same cost. A record is in one group, so the sums of all groups move as little as those of
+        one; the noise on each is that on all records, and a small group has a wide interval.
+    level : of the interval (of each interval, with groups).
     max_rows_per_person : the guarantee covers all rows of a person who has at most this many.
     secure : None draws exact noise on integers (floating-point noise only where a scale is too large for it); True
         refuses what is not exact, and a seed; False allows floating-point noise.
@@ -128,10 +156,14 @@ def private_score(
     _check.check_open_unit("level", level)
     check_seed(secure, random_state)
     base_metric, sign = resolve_metric(metric)
-    scoring = Scoring(metric=base_metric, cap=cap, bins=bins, adjacency=adjacency, target_range=target_range)
+    scoring = Scoring(
+        metric=base_metric, cap=cap, bins=bins, adjacency=adjacency, target_range=target_range,
+        groups=None if groups is None else GroupColumn.read(groups),
+    )  # fmt: skip
     scoring.check_model(model)
     check_model_matches_table(model, X, y)
     records = open_held_out(X, y, count_is_public=scoring.checked_adjacency == "replace-one")
+    scoring.check_groups(records)
     plan = plan_exact_noise(
         lambda exact: scoring.plan_release(
             epsilon,
@@ -148,12 +180,15 @@ def private_score(
         plan, exact, random_state, ledger=ledger, checkpoint=checkpoint, rows_per_person=rows
     )
     value, interval, table = scoring.interpret_release(release, len(records), level)
+    by_group = scoring.interpret_groups(release, level)
     if sign < 0:
         value, interval = -value, (-interval[1], -interval[0])
+        by_group = {name: (-v, (-i[1], -i[0]), t) for name, (v, i, t) in by_group.items()}
     return PrivateScore(
         metric=metric, value=value, interval=interval, level=level, plan=plan,
         guarantee=_guarantee_per_person(release, rows), seeded=release.seeded, cap=scoring.stated_cap,
-        table=table, ledger_head=release.ledger_head,
+        table=table, groups={name: GroupScore(value=v, interval=i, table=t) for name, (v, i, t) in by_group.items()},
+        ledger_head=release.ledger_head,
     )  # fmt: skip
 
 

@@ -29,8 +29,7 @@ from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussian
 from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
-from dplangevin.queries.count import Progress, hide_reader_errors, plan_counts
-from dplangevin.queries.count_table import describe_release
+from dplangevin.queries.count import Progress, describe_release, hide_reader_errors, plan_counts
 from dplangevin.queries.marginals import Axis, find_feature, make_axis, middle_of_range
 from dplangevin.queries.sql import import_optional
 from dplangevin.schema import Feature, NumericColumn, Schema, as_schema

@@ -53,6 +53,8 @@ ProbabilityBounds = Callable[[int], tuple[Fraction, Fraction]]
 DECISION_MARGIN = 2.0**-40
 """Exceeds the error of S(b) in double precision, the rounding of b included, by a factor of hundreds."""
 MAX_SCALE = 2.0**50
+MAX_FLOAT_BITS = 1000
+"""Binary digits of a whole number that is surely a finite double, rounded."""
 _BLOCK_SIZE = 1 << 16
 _N_TABLE_NODES = 1 << 15
 _GUARD_DIGITS = 12

@@ -36,7 +36,8 @@ from dplangevin.mechanisms.whitened.curvature import (
     check_curvature_problem,
     release_curvature,
 )
-from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step, limit_curvature
+from dplangevin.mechanisms.whitened.elliptical_rows import limit_curvature
+from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
 from dplangevin.mechanisms.whitened.postprocessing import (
     DescentStart,
     ScoreNoise,
