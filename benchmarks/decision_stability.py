@@ -20,22 +20,23 @@ from loaders import Floats, load
 
 from dplangevin.estimators import DPLogisticRegression
 
-N_TEST, MIN_PROBABILITY, MIN_FLIPS = 2500, 0.001, 0.01
+N_TEST, MIN_PROBABILITY, MIN_FLIPS = 20_000, 0.001, 0.01
 FIRST_SEED, TABLE = 70_000, 20
 
 
-def draw_records(name: str, seed: int) -> tuple[Floats, Floats]:
-    """Return rows and labels of a generated table."""
-    return draw_table(name, "logistic", TABLE).draw(np.random.default_rng([77, seed]))
+def draw_records(name: str, index: int, seed: int, n: int | None = None) -> tuple[Floats, Floats]:
+    """Return rows and labels of generated table `index`, as many as it has or n."""
+    table = draw_table(name, "logistic", index)
+    return table._replace(n=n or table.n).draw(np.random.default_rng([77, seed]))
 
 
-def measure(name: str, epsilon: float, refits: int, source: Any, split: int) -> str:
+def measure(name: str, epsilon: float, refits: int, source: Any, index: int) -> str:
     """Return the figures of one cell as text."""
     if name in KINDS:
-        (rows, labels), (test, _) = draw_records(name, 0), draw_records(name, 1)
+        (rows, labels), (test, _) = draw_records(name, index, 0), draw_records(name, index, 1, N_TEST)
         norm, intercept = math.sqrt(rows.shape[1]), True
     else:
-        rows, labels, test, _ = load(name, split)
+        rows, labels, test, _ = load(name, index)
         norm, intercept = 1.0, False
     test = test[np.random.default_rng(5).permutation(len(test))[:N_TEST]]
     decisions, predicted, bounds = [], [], []
@@ -45,7 +46,7 @@ def measure(name: str, epsilon: float, refits: int, source: Any, split: int) -> 
             n_public=len(rows), fit_intercept=intercept, random_state=FIRST_SEED + seed,
         )  # fmt: skip
         if source == "sample":
-            rows, labels = draw_records(name, 2 + seed)
+            rows, labels = draw_records(name, index, 2 + seed)
         with warnings.catch_warnings(action="ignore"):
             model.fit(rows, labels)
         decisions.append(model.predict(test))
@@ -77,10 +78,12 @@ def main() -> None:
     parser.add_argument("--refits", type=int, default=200)
     parser.add_argument("--source", choices=("noise", "sample"), default="noise")
     parser.add_argument("--split", type=int, default=0, help="of adult and bank into training and test rows")
+    parser.add_argument("--table", type=int, default=TABLE, help="which generated table of a kind")
     options = parser.parse_args()
     for name in options.tables:
+        index = options.table if name in KINDS else options.split
         for epsilon in options.epsilons:
-            print(measure(name, epsilon, options.refits, options.source, options.split), flush=True)
+            print(measure(name, epsilon, options.refits, options.source, index), flush=True)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 RowSampler = Callable[[int, np.random.Generator], Floats]
 KINDS = ("independent", "autoregressive", "correlated", "heavy", "lognormal", "dummies", "rare", "collinear")
 MODELS, EPSILONS = ("logistic", "ridge", "poisson"), (0.5, 1.0, 4.0)
-N_TABLES, MAX_COUNT, SEED = 4, 20, 61_803
+N_TABLES, MAX_COUNT, SEED = 8, 20, 61_803
 
 
 class Table(NamedTuple):

@@ -93,7 +93,9 @@ def embed(cell: Cell, seed: int) -> Split:
     return Split(X[:n], y[:n], X[n:], y[n:], cell.classes)
 
 
-KINDS = ("even", "stepped", "imbalanced", "off-centre", "heavy", "unaligned")
+KINDS = (
+    "even", "stepped", "imbalanced", "off-centre", "heavy", "unaligned", "two-level", "exponential", "blocks"
+)  # fmt: skip
 
 
 def embed_kind(kind: str, seed: int) -> Split:
@@ -105,7 +107,13 @@ def embed_kind(kind: str, seed: int) -> Split:
     """
     rng = np.random.default_rng(seed)
     k = np.arange(256)
-    amplitudes = {"even": np.ones(256), "stepped": np.where(k < 24, 1, 0.15)}.get(kind, (k + 1) ** -0.5)
+    amplitudes = {
+        "even": np.ones(256),
+        "stepped": np.where(k < 24, 1, 0.15),
+        "two-level": np.where(k < 128, 1, 0.4),
+        "exponential": np.exp(-k / 40),
+        "blocks": np.ones(256),
+    }.get(kind, (k + 1) ** -0.5)
     spread = 4 * amplitudes / np.linalg.norm(amplitudes)
     means = rng.standard_normal((10, 256)) * (1.0 if kind == "unaligned" else spread / 4)
     means *= 0.2 * math.sqrt(256) / np.linalg.norm(means / spread, axis=1, keepdims=True)
@@ -115,6 +123,9 @@ def embed_kind(kind: str, seed: int) -> Split:
     if kind == "heavy":
         X *= np.abs(rng.standard_t(3, (len(y), 1)))
     X += means[y]
+    if kind == "blocks":
+        root = np.linalg.cholesky(0.2 * np.eye(16) + 0.8)
+        X = (X.reshape(-1, 16, 16) @ root.T).reshape(-1, 256)
     if kind == "off-centre":
         X += 2 * rng.standard_normal(256) / 16
     X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)

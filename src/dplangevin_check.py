@@ -1,7 +1,6 @@
 """dplangevin-check: derive the epsilon of a model, a plan or a ledger again, without dplangevin.
 
-From what a certificate states (n, bounds, noise, numbers of releases, adjacency) it derives the cost of each release,
-and epsilon at delta, in 80 digits and rounded up. docs/checker.md says what it refuses, and what this shows.
+From n, bounds, noise and adjacency in a certificate: the cost of each release, epsilon at delta (docs/checker.md).
 """
 
 import hashlib
@@ -14,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PI = D("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211707")
-CONTEXT, SLACK, AGREES, TINY, MAX_PATTERNS = Context(prec=80), D("1e-60"), D("4e-6"), D("1e-11"), 4096
-STATED = {"gaussian": "mu", "pure": "value", "generalized-gaussian": "shift"}
-NEUTRAL = """type release secure step_size coef_bound shrink row_norm_factor average_from max_steps n checkpoints
-weights momentum order start_scale eigenvalue_floor n_iterations candidates n_cells smoothness strong_convexity
-diameter convex projection_error dimension hessian_rank row_norm label_bound lipschitz weight_bound
-gradient_sensitivity allow_more_rows log_sobolev value_oscillation"""  # fields that a rule need not read
+CONTEXT, SLACK, AGREES, TINY, LEAST = Context(prec=80), D("1e-60"), D("4e-6"), D("1e-11"), D("1e-999000")
+STATED, MAX_PATTERNS = {"gaussian": "mu", "pure": "value", "generalized-gaussian": "shift"}, 4096
+NEUTRAL = """type release secure step_size coef_bound shrink row_norm_factor average_from min_steps max_steps step_cap n
+checkpoints weights momentum order start_scale eigenvalue_floor n_iterations candidates n_cells smoothness convex
+strong_convexity diameter projection_error dimension hessian_rank row_norm label_bound lipschitz weight_bound
+gradient_sensitivity allow_more_rows log_sobolev value_oscillation logistic_slope_bound"""  # a rule need not read these
 
 
 class Refused(Exception):
@@ -30,9 +29,9 @@ class NotCovered(Refused):
     """This checker has no rule for it."""
 
 
-class Cost(NamedTuple):
-    """`uses` of a release: mu of GDP, or the largest loss of a pure one, of which `laplace` Laplace answers."""
-
+class Cost(
+    NamedTuple
+):  # `uses` of a release: mu of GDP, or the largest loss of a pure one, or of Laplace answers
     kind: str
     value: D
     uses: int = 1
@@ -54,7 +53,7 @@ def tail(x: D) -> tuple[D, D]:
         for k in range(120, 0, -1):
             near, further = x + k / near, x + k / further
         ends = density / near, density / further
-        return min(ends) * (1 - SLACK), max(ends) * (1 + SLACK)
+        return min(ends) * (1 - SLACK), max(ends) * (1 + SLACK) + LEAST
     term, total, k = x, x, 1
     while 2 * x * x > k or term > D("1e-78"):  # Phi(x) - 1/2 is the density times the sum of x^k / k!!, k odd
         k, term = k + 2, term * x * x / (k + 2)
@@ -78,19 +77,17 @@ def joint_delta(mu: D, pure: list[Cost], epsilon: D) -> D:
     return max(D(0), near[1] - epsilon.exp() * far[0])
 
 
-def laplace_delta(cost: Cost, epsilon: D) -> D:
-    """Return delta of m Laplace answers: each loss is the largest with chance 1/2, or t less with density <= 1/4."""
-    gap, m = max(cost.value - epsilon, D(0)), cost.laplace
-    if m == 1:
-        return (1 - (-gap / 2).exp()) * (1 + SLACK)
-    terms = (math.comb(m, j) * D(2) ** (j - m) * (gap / 4) ** j / math.factorial(j) for j in range(m + 1))
-    return (1 - (-gap).exp()) * sum(terms, D(0)) * (1 + SLACK) if gap * m < 2 * cost.value else D(1)
-
-
 def composed_delta(costs: list[Cost], epsilon: D) -> D:
     """Return delta of all costs together: of the pairs that dominate them, or with pure losses subtracted."""
-    if len(costs) == 1 and costs[0].uses == 1 and costs[0].laplace:
-        return laplace_delta(costs[0], epsilon)
+    if len(costs) == 1 and costs[0].uses == 1 and (m := costs[0].laplace):
+        gap = max(
+            costs[0].value - epsilon, D(0)
+        )  # each loss is the largest with chance 1/2, or t less: density <= 1/4
+        if m == 1:
+            return (1 - (-gap / 2).exp()) * (1 + SLACK)
+        terms = (math.comb(m, j) * D(2) ** (j - m) * (gap / 4) ** j / math.factorial(j) for j in range(m + 1))
+        near = gap * m < 2 * costs[0].value
+        return (1 - (-gap).exp()) * sum(terms, D(0)) * (1 + SLACK) if near else D(1)
     pure = [cost for cost in costs if cost.kind != "gaussian"]
     mu = D(sum(cost.uses * cost.value**2 for cost in costs if cost not in pure)).sqrt() * (1 + SLACK)
     left = epsilon - sum(cost.uses * cost.value for cost in pure)
@@ -162,10 +159,11 @@ class Release:
         costs = [c._replace(uses=self.times * c.uses, value=self.group * c.value) for c in rule()]
         self.s.check_read()
         self.c.check_read()
-        return costs, self.times * (self.rare_labels() if self.theorem == "learned schema" else D(0))
+        rare = self.times * self.rare_labels() if self.theorem == "learned schema" else D(0)
+        need(rare == 0 or self.group == 1, "an additive delta has no rule for groups", NotCovered)
+        return costs, rare
 
-    def gradient(self) -> D:
-        """Return the change of a sum of gradients, at worst of two opposite ones."""
+    def gradient(self) -> D:  # the change of a sum of gradients, at worst of two opposite ones
         change, stated = self.records * self.c.number("lipschitz"), self.c.number("gradient_sensitivity")
         need(stated >= change * (1 - D("1e-12")), "a smaller gradient sensitivity has no rule", NotCovered)
         return change
@@ -185,6 +183,20 @@ class Release:
         for name, change in moved.items():
             if noise := s.number(f"{name}_noise_std", zero=True):
                 yield Cost("gaussian", change / (n * noise))
+
+    def rule_ridge_whitened_composition(self) -> Iterator[Cost]:
+        s, n, moments = self.s, self.c.count("n"), self.s.count("max_moment_releases", zero=True)
+        steps = self.gradient() / self.c.number("row_norm") / (n * s.number("noise_std"))
+        first, further = (self.matrix / (n * s.number(f"{each}_noise_std")) for each in ("moment", "further"))
+        if (
+            taken := s.number("further_fraction", zero=True)
+        ) or moments > 1:  # from the steps, by each further moment
+            need(0 < (moments - 1) * taken < 1, "further moments leave nothing for steps")
+            steps = max(steps, further / taken.sqrt())
+        yield Cost("gaussian", steps)
+        yield from [Cost("gaussian", first)] * (moments > 0)
+        if noise := s.number("count_noise_std", zero=True):
+            yield Cost("gaussian", self.matrix * self.c.number("weight_bound") / (n * noise))
 
     def rule_composition(self) -> Iterator[Cost]:
         s, n, steps = self.s, self.c.count("n"), self.s.count("n_steps")
@@ -206,18 +218,22 @@ class Release:
         replaced = 2 * gram * (1 - angle**2) + 2 * cross * (1 + angle)
         yield Cost("gaussian", (replaced if self.records == 2 else gram + cross).sqrt())
 
-    def minimiser(self, ridge: D) -> D:
-        """Return the cost of the noise, of the determinant, and of the inexact minimiser."""
+    def minimiser(self, ridge: D) -> D:  # of noise and determinant (for a logistic loss jointly), and solver
         c, s, smooth = self.c, self.s, self.c.number("smoothness")
         need(c.get("convex") is True and c.get("projection_error") == 0, "the loss or its set is not convex")
         curvature = max(smooth - c.number("strong_convexity", zero=True), D(0)) + smooth * D("1e-15")
-        total = c.count("n") * ridge
-        determinant = c.count("hessian_rank") * (1 + curvature / total).ln()
+        total, slope = c.count("n") * ridge, c.number("logistic_slope_bound", zero=True)
+        noise, bend = self.gradient() / s.number("density_scale"), curvature / total
+        cost = noise + c.count("hessian_rank") * (1 + bend).ln()
+        need(slope <= 1, "no slope of a logistic loss is so large")
+        if slope > D("0.5") and c.count("hessian_rank") == 1:  # the maximum of g a + log(1 + k a (1 - a))
+            g, k = noise / self.records / slope, 4 * bend
+            a = min(max((((2 - g) ** 2 / 4 + g + g * g / k).sqrt() + g / 2 - 1) / g, D("0.5")), slope)
+            cost = min(cost, (noise - slope * g + g * a + (1 + k * a * (1 - a)).ln()) * (1 + SLACK))
         secure, tolerance = s.get("secure") is True, s.number("tolerance")  # rounding hides no solver
         hidden = s.number("release_density_scale", zero=secure)
         need(not (secure and hidden), "an exact minimiser has noise on it")
-        solver = D(0) if secure else 2 * tolerance / (total * hidden)
-        return self.gradient() / s.number("density_scale") + determinant + solver
+        return cost + (D(0) if secure else 2 * tolerance / (total * hidden))
 
     def rule_objective_perturbation(self) -> Iterator[Cost]:
         self.s.word("noise", "gamma")
@@ -258,8 +274,7 @@ class Release:
         need(self.s.count("changed") <= self.s.count("answers"), "more answers change than there are")
         yield Cost("pure", size) if self.s.get("secure") else Cost("generalized-gaussian", size, 1, 1)
 
-    def rare_labels(self) -> D:
-        """Return the probability of listing a label that only one of two neighbours has."""
+    def rare_labels(self) -> D:  # the probability of listing a label that only one of two neighbours has
         labels, scale = self.s.count("n_categories", zero=True), self.s.number("scale")
         above = [(self.s.number("threshold", zero=True) - a) / scale for a in range(1, self.rows + 1)]
         if self.rows == 1:
@@ -271,47 +286,44 @@ class Release:
         columns = self.s.count("n_numbers", zero=True) + self.s.count("n_categories", zero=True)
         changed, scale = D(self.records * columns), self.s.number("scale")
         need(rare < 1 and (rare == 0 or noise == "gaussian"), "labels are listed without enough noise")
-        if noise == "geometric":
-            yield Cost("pure", self.rows * changed / scale)
-        else:  # labels that are not listed: pure -log(1 - t), so GDP with sqrt(pi / 2) times that
-            absent = PI / 2 * (1 - rare).ln() ** 2
-            yield Cost("gaussian", (self.rows**2 * changed / scale**2 + absent).sqrt())
+        absent = (
+            PI / 2 * (1 - rare).ln() ** 2
+        )  # of labels not listed: pure -log(1 - t), thus sqrt(pi / 2) times that GDP
+        gaussian = Cost("gaussian", (self.rows**2 * changed / scale**2 + absent).sqrt())
+        yield gaussian if noise == "gaussian" else Cost("pure", self.rows * changed / scale)
 
 
-def stated_cost(plain: Any) -> Cost:
-    kind, part = plain["kind"], Fields("a part", plain)
-    need(kind in STATED and part.get("p") in (None, 1), f"a part {kind!r} has no rule", NotCovered)
-    times = part.count("changed") if kind == "generalized-gaussian" else 1
-    return Cost(kind, times * part.number(STATED[kind], zero=True), part.count("count"))
-
-
-def check_totals(derived: list[Cost], stated: list[Cost]) -> None:
-    """Refuse stated costs below the derived ones, or so far above them that they are of something else."""
-    for kind in STATED:
-        ours, theirs = ([cost for cost in costs if cost.kind == kind] for costs in (derived, stated))
-        uses, power = sum(cost.uses for cost in ours), 2 if kind == "gaussian" else 1
-        least, most = (sum((c.uses * c.value**power for c in costs), D(0)) for costs in (ours, theirs))
-        agrees = least <= most * (1 + SLACK) and most <= least * (1 + AGREES) + uses * TINY
-        need(
-            agrees and uses == sum(cost.uses for cost in theirs),
-            f"{kind}: {least:.12} was derived, and {most:.12} is stated",
-        )
-
-
-def check_certificate(plain: Any) -> float:
-    """Return epsilon of a certificate, derived again; raise Refused where less is stated than is derived."""
-    top, costs, extra = Fields("the certificate", plain), list[Cost](), D(0)
+def check_certificate(plain: Any, guarantee: Any) -> tuple[float, list[Cost], D]:
+    """Return epsilon and the costs of a certificate, and of the guarantee beside it, derived again."""
+    need(isinstance(plain, dict), "there is no certificate", NotCovered)
+    top, costs, parts, extra = Fields("the certificate", plain), list[Cost](), list[Cost](), D(0)
+    for name, value in {**plain, "at_delta": plain["delta"]}.items():
+        agrees = name in ("format", "version") or guarantee.get(name) in (None, value)
+        need(agrees, f"{name} is not that of the guarantee")
     need((top.get("format"), top.get("version")) == ("dplangevin-certificate", 1), "its format is unknown")
     for release in top.get("releases") or [None]:
         derived, rare = Release(release).derive(top.get("adjacency"), top.count("rows_per_person"))
         costs, extra = costs + derived, extra + rare
-    check_totals(costs, [stated_cost(part) for part in top.get("parts")])
+    for part in [Fields("a part", each) for each in top.get("parts")]:
+        kind = part.word("kind", *STATED)
+        need(part.get("p") in (None, 1), "a part of this exponent has no rule", NotCovered)
+        size = part.number(STATED[kind], zero=True) * (part.count("changed") if "p" in part.plain else 1)
+        parts.append(Cost(kind, size, part.count("count")))
+    for kind, power in zip(
+        STATED, (2, 1, 1), strict=True
+    ):  # stated costs are those derived, or slightly above
+        ours, theirs = ([cost for cost in each if cost.kind == kind] for each in (costs, parts))
+        least, most = (sum((c.uses * c.value**power for c in each), D(0)) for each in (ours, theirs))
+        uses, stated_uses = (sum(cost.uses for cost in each) for each in (ours, theirs))
+        agrees = least <= most * (1 + SLACK) and most <= least * (1 + AGREES) + uses * TINY
+        need(agrees and uses == stated_uses, f"{kind}: {least:.12} was derived, and {most:.12} is stated")
     stated, left = top.number("extra_delta", zero=True), top.number("delta", zero=True) - extra
     need(extra <= stated <= extra * (1 + AGREES) + D("1e-290"), f"additive delta {extra:.12} was derived")
     claim = top.number("epsilon", zero=True)
     top.check_read()
     need(composed_delta(costs, claim) <= left, f"epsilon = {claim:.10} does not hold")
-    return math.nextafter(float(bisect(lambda e: composed_delta(costs, e) <= left, claim, D(0))), math.inf)
+    epsilon = float(bisect(lambda e: composed_delta(costs, e) <= left, claim, D(0)))
+    return math.nextafter(epsilon, math.inf), costs, extra
 
 
 def charge(state: list[Any], costs: list[Cost], extra: D, mode: Any, budget: Fields) -> list[Any]:
@@ -328,6 +340,7 @@ def charge(state: list[Any], costs: list[Cost], extra: D, mode: Any, budget: Fie
             total, kept = epsilon, budget.number("delta_share") * slack
             held = [Cost("pure", min(budget.number("pure_reserve", zero=True), epsilon))]
             goal = (slack - kept) / (1 - kept)
+            need(0 < kept < slack, "no delta is left to split")
             mu = bisect(lambda each: joint_delta(each, held, total) <= goal, D(0), 8 + 2 * epsilon)
             epsilon, slack, square = held[0].value, kept, mu**2
         for one in [cost._replace(uses=1) for cost in pure for _ in range(cost.uses)]:
@@ -348,24 +361,14 @@ def check_budget(budget: Fields) -> float:
     if budget.get("expects") == "counts":
         states[""] = charge(states[""], [], D(0), "parts", budget)
     for entry in budget.get("entries"):
-        plan, own, name = entry["plan"], entry["guarantee"], entry["part"]
-        check_stated(plan.get("certificate"), own)
-        covered = own.get("rows_per_person", 1) >= budget.count("max_rows_per_person")
+        own, name, modes = entry["plan"].get("certificate"), entry["part"], entry["plan"].get("charged")
+        _, costs, extra = check_certificate(own, entry["guarantee"])
+        covered = own["rows_per_person"] >= budget.count("max_rows_per_person")
         need(covered and own["adjacency"] == budget.get("adjacency"), "it is not for these persons")
-        costs, modes = [stated_cost(part) for part in own["parts"]], plan.get("charged")
         for each in list(states) if name == "" else [name]:
             mode = modes.get(each, modes.get("")) if isinstance(modes, dict) else modes
-            states[each] = charge(states.get(each, states[""]), costs, D(own["extra_delta"]), mode, budget)
+            states[each] = charge(states.get(each, states[""]), costs, extra, mode, budget)
     return float(budget.number("epsilon"))
-
-
-def check_stated(certificate: Any, guarantee: Any) -> float:
-    """Return epsilon of a certificate, which must be of the guarantee beside it."""
-    need(isinstance(certificate, dict), "there is no certificate", NotCovered)
-    for name, value in {**certificate, "at_delta": certificate["delta"]}.items():
-        agrees = name in ("format", "version") or guarantee.get(name) in (None, value)
-        need(agrees, f"{name} is not that of the guarantee")
-    return check_certificate(certificate)
 
 
 def check(plain: Any) -> list[float]:
@@ -379,10 +382,8 @@ def check(plain: Any) -> list[float]:
                 return [check_budget(Fields("the data set", each)) for each in plain["datasets"]]
             certificate = plain if "releases" in plain else plain.get("certificate")
             if plain.get("format") == "dplangevin-plan" and certificate is not None:
-                need(
-                    certificate["releases"][0]["spec"] == plain["spec"], "the certificate is of another plan"
-                )
-            return [check_stated(certificate, plain.get("guarantee", {}))]
+                need(certificate["releases"][0]["spec"] == plain["spec"], "it is that of another plan")
+            return [check_certificate(certificate, plain.get("guarantee", {}))[0]]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise Refused(f"it is damaged: {error!r}") from None
 

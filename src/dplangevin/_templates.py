@@ -7,6 +7,7 @@ Pictures are SVG drawings of lines, shapes and texts, and plots with one row per
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -37,6 +38,7 @@ def template_environment() -> Environment:
         finalize=_blank_control_characters,
     )
     environment.filters["markdown"] = _markdown_markup
+    environment.filters["unbroken"] = _keep_numbers_together
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
     return environment
 
@@ -86,6 +88,17 @@ def _markdown_markup(value: object) -> Markup:
     from markupsafe import Markup
 
     return Markup(escape_markdown(str(value)))
+
+
+_EXPONENT = re.compile(r"\d[\d.]*e-\d+")
+
+
+def _keep_numbers_together(value: object) -> Markup:
+    """Return text in which no line breaks at the hyphen of a number such as 1e-06."""
+    from markupsafe import Markup
+
+    text = escape(str(value).translate(CONTROL_CHARACTERS))
+    return Markup(_EXPONENT.sub(r'<span class="number">\g<0></span>', text))
 
 
 def _blank_control_characters(value: Any) -> Any:

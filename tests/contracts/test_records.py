@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from contracts._records import BUILDERS, CELLS, NAMES, Record, Unbuildable
-from dplangevin.cli import _tables
+from dplangevin.cli import _io
 from dplangevin.cli.option_groups import PublicTableOptions
 from dplangevin.cli.sample import _read_records as _sample_records
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder
@@ -134,7 +134,7 @@ def rashomon(table: Table) -> Any:
 def sample_command(table: Table) -> Any:
     """What `dplangevin sample` draws from: its features and labels."""
     with (
-        mock.patch.object(_tables, "read_table", return_value=table),
+        mock.patch.object(_io, "read_table", return_value=table),
         mock.patch.object(Schema, "load", return_value=SCHEMA),
     ):
         rows, labels = _sample_records(Path("t"), "label", "logistic", PublicTableOptions(schema=Path("s")))
@@ -144,7 +144,7 @@ def sample_command(table: Table) -> Any:
 def fit_command(table: Table) -> Any:
     """What `dplangevin fit` fits."""
     model = DPLogisticRegression(schema=SCHEMA)
-    rows, targets, _ = model.read_records(*_tables.split_target(table, "label"))
+    rows, targets, _ = model.read_records(*_io.split_target(table, "label"))
     return np.column_stack([rows, model.target_encoder(targets)(targets)])
 
 

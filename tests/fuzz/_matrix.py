@@ -27,8 +27,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from dplangevin.tables import CellColumn, TableFiles, as_column, as_table
+from dplangevin.tables.cells import DATE_PARTS, DateReading, HashReading
 from dplangevin.tables.columns import DerivedColumn
-from dplangevin.tables.readings import DATE_PARTS, DateReading, HashReading
 from fuzz._odd_objects import Indexed, Jax, Loud, Raising, Speaking, Tensor, Valued
 
 ROWS, PLACE = 4, 1

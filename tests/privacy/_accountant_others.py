@@ -36,6 +36,7 @@ from dplangevin.problem.constants import ADJACENCIES, Constants
 from privacy._accountant_draws import Rng, _log, _pick
 from privacy._accountant_sets import SETS, sparse_vector
 from privacy._accountant_trials import Trial, Truth, gaussian_truth, tests_truth
+from unit._perturbation import worst_logistic_ratio
 
 _PRECISE = 1e-7
 
@@ -316,6 +317,28 @@ def minimiser(rng: Rng) -> Trial:
     return _gaussian("minimiser", mu * 0.999, spec, constants)
 
 
+def logistic_minimiser(rng: Rng) -> Trial:
+    """Logistic losses in two columns: the densities of the minimisers of many far records, in closed form.
+
+    Their ratio at one point says where delta is positive, since both are continuous there; not how large it is.
+    """
+    adjacency, ridge, scale = _pick(rng, *ADJACENCIES), _log(rng, 0.1, 5.0), _log(rng, 0.5, 10.0)
+    slope, unit = (1.0 if rng.random() < 0.5 else rng.uniform(0.6, 1.0)), _unit(rng) ** 0.5
+    n = int(rng.integers(1, 1000))
+    constants = Constants(
+        n=n, lipschitz=slope * unit, smoothness=unit**2 * (0.25 + ridge / n), strong_convexity=unit**2 * ridge / n,
+        adjacency=adjacency, dimension=2, hessian_rank=1, logistic_slope_bound=slope,
+    )  # fmt: skip
+    schedule = ObjectivePerturbationSpec(density_scale=scale * unit, tolerance=1e-9 * unit, secure=True)
+    attained = worst_logistic_ratio(ridge, scale, slope, adjacency, 200.0, 40) * (1 - 1e-6)
+    return Trial(
+        kind="logistic minimiser",
+        constants=constants,
+        schedule=schedule,
+        truth=lambda eps: 1e-12 * (eps < attained),
+    )
+
+
 def moments(rng: Rng) -> Trial:
     """Rows at every angle: |x x' - y y'|_F^2 = 2 (1 - s^2), |x + y|^2 = 2 (1 + s) for labels of opposite sign."""
     adjacency, row, label, weight = (
@@ -394,7 +417,7 @@ def draw(rng: Rng) -> Trial:
 
 OTHERS: tuple[Callable[[Rng], Trial], ...] = (
     *SETS, slack, sums, counts, noisy_max, answers, largest_norm, whitened, whitened_objective, underdamped, learned,
-    selection, minimiser, moments, mirror, draw,
+    selection, minimiser, logistic_minimiser, moments, mirror, draw,
 )  # fmt: skip
 
 

@@ -190,6 +190,7 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
             0.7,
         ),  # half of the steps may be all
         ("noisy_answers.theorem", sets.sparse_vector, 0.5),
+        ("perturbation.spec", others.logistic_minimiser, 0.97),
     ],
 )
 def test_a_shaved_claim_of_another_mechanism_is_caught(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from dplangevin.problem import Clipped, DataBounds, Huber, Logistic, Loss, Problem, Squared
 
@@ -99,3 +100,43 @@ def gaussian_density(scale: float, dimension: int) -> Any:
     """log density of N(0, scale^2 I)."""
     constant = dimension * math.log(scale * math.sqrt(2 * math.pi))
     return lambda b: -(b**2).sum(axis=1) / (2 * scale**2) - constant
+
+
+def log_density_of_minimiser(
+    rows: Floats, weights: Floats, at: Floats, ridge: float, scale: float, slope: float
+) -> float:
+    """Return the log density of the minimiser at a point, rows multiplied by the signs of their labels."""
+    sizes = expit(-rows @ at)
+    curvatures = np.where(sizes < slope, sizes * (1 - sizes), 0.0)
+    gradient = ridge * at - (weights * np.minimum(sizes, slope)) @ rows
+    hessian = ridge * np.eye(len(at)) + (rows * (weights * curvatures)[:, None]).T @ rows
+    return float(-np.linalg.norm(gradient) / scale + np.linalg.slogdet(hessian)[1])
+
+
+def worst_logistic_ratio(
+    ridge: float, scale: float, slope: float, adjacency: str, far: float = 100.0, points: int = 120
+) -> float:
+    """Return the log ratio of the family that attains the cost: docs/theory/planner.md, section 1.
+
+    The record is e_1 and the point (-t, far), so that its slope is that of the score -t. Many equal records of small
+    slope make the gradient of the others e_1 there, and add almost no curvature along e_1. The record in its place is
+    nearly -e_1, tilted so that its slope is at its bound.
+    """
+    best = 0.0
+    for size in np.linspace(0.5, min(slope, 0.9999), points)[:-1]:
+        t = math.log(size / (1 - size))
+        pull = np.array([1.5 + ridge * t, ridge * far])
+        length = float(np.linalg.norm(pull))
+        at, row = np.array([-t, far]), np.array([-pull[0], pull[1]]) / length
+        weight = length * (1 + math.exp(float(row @ at)))
+        angle = (t + 0.01 + min(9.0, math.log(slope / (1 - slope + 1e-9)))) / far
+        neighbour = [[-math.cos(angle), -math.sin(angle)]][: int(adjacency == "replace-one")]
+        tables = [np.array([row, *more]) for more in ([[1.0, 0.0]], neighbour)]
+        one, other = (
+            log_density_of_minimiser(
+                table, np.append(weight, np.ones(len(table) - 1)), at, ridge, scale, slope
+            )
+            for table in tables
+        )
+        best = max(best, one - other)
+    return best

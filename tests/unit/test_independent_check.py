@@ -20,13 +20,14 @@ from hypothesis import given, settings, strategies as st
 from typer.testing import CliRunner
 
 import dplangevin_check as checker
-from dplangevin import DPLogisticRegression, DPRidge, InvalidParameter, Ledger, Schema, account
+from dplangevin import DPLogisticRegression, DPRidge, InvalidParameter, Ledger, Schema, account, plan_fit
 from dplangevin._plain import add_digest
 from dplangevin.accounting.certificate import certificate_to_plain, check_guarantee
 from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.accounting.plan import CertifiedSpec, plan_to_plain
 from dplangevin.cli.main import app
 from dplangevin.estimators.model_file import load_model, model_to_plain
+from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
 from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
 from dplangevin.queries import column, count_queries
@@ -66,6 +67,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "pure": {"delta": 0.0},
     "perturbed": {"delta": 0.0, "mechanism": "objective-perturbation", "secure": False},
     "pure, not exact": {"delta": 0.0, "secure": False},
+    "two rows, pure": {"delta": 0.0, "max_rows_per_person": 2},
 }
 
 
@@ -81,8 +83,8 @@ def _sums(noise: Any, delta: float) -> Any:
     return CertifiedSpec(spec=spec, delta=delta).guarantee
 
 
-def _max() -> Any:
-    spec = calibrate_noisy_max(candidates=3, unit=1.0, epsilon=0.5, adjacency="replace-one")
+def _max(epsilon: float = 0.5) -> Any:
+    spec = calibrate_noisy_max(candidates=3, unit=1.0, epsilon=epsilon, adjacency="replace-one")
     return CertifiedSpec(spec=spec, delta=0.0).guarantee
 
 
@@ -102,7 +104,27 @@ def _steps(**options: Any) -> Any:
     return account(**{**run, "delta": 1e-6, **options})
 
 
+def _ridge_whitened(**options: Any) -> Any:
+    stated = {
+        "model": "multinomial",
+        "n": 60_000,
+        "n_features": 200,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "n_classes": 10,
+    }
+    more = {
+        "adjacency": "replace-one",
+        "fit_intercept": False,
+        "data_norm": 1.0,
+        "mechanism": "ridge-whitened-gd",
+    }
+    return plan_fit(**{**stated, **more, **options}).plan.guarantee
+
+
 GUARANTEES: dict[str, Any] = {
+    "ridge-whitened": _ridge_whitened,
+    "ridge-whitened, add-remove": lambda: _ridge_whitened(adjacency="add-remove", epsilon=4.0),
     "geometric sums": lambda: _sums("geometric", 0.0),
     "gamma sums": lambda: _sums("gamma", 0.0),
     "Gaussian sums": lambda: _sums("gaussian", 1e-7),
@@ -226,6 +248,7 @@ WORSE = {
     "threshold": 0.95, "n_numbers": 2, "n_categories": 2, "rows_per_person": 2, "gram_noise_std": 0.9,
     "cross_noise_std": 0.9, "density_scale": 0.9, "tolerance": 2.0, "release_density_scale": 0.5, "ridge": 0.5,
     "moment_density_scale": 0.9, "count_density_scale": 0.9, "recount_density_scale": 0.001, "unit": 2,
+    "further_noise_std": 0.1,
     "sensitivity": 1.1, "sigma": 0.9, "changed": 2, "batch_size": 0.5, "count": 2, "epsilon": 0.999, "delta": 0.5,
     "extra_delta": 0.5, "mu": 0.999, "value": 0.999, "shift": 0.999,
 }  # fmt: skip
@@ -233,6 +256,7 @@ WORSE = {
 WORSE_CONSTANTS = {
     "whitened-composition": {"n": 0.9, "lipschitz": 1.1, "row_norm": 0.9, "gradient_sensitivity": 0.5},
     "composition": {"n": 0.5, "lipschitz": 1.1, "gradient_sensitivity": 0.5},
+    "ridge-whitened-composition": {"n": 0.9, "lipschitz": 1.1, "row_norm": 0.9, "gradient_sensitivity": 0.5},
     "sufficient-statistics": {"row_norm": 1.1, "label_bound": 1.1, "weight_bound": 1.1},
     "objective-perturbation": {
         "n": 0.9,
@@ -267,6 +291,8 @@ def _mutants(
             unused = {"rows_per_person": 1} if answers else {}
             if key == "spec" and not value.get("n_approach_steps", 1):
                 unused = {"approach_noise_std": 1}
+            if key == "spec" and value.get("max_moment_releases", 2) < 2:
+                unused = {"further_noise_std": 1}
             if key == "spec" and value.get("release_density_scale") == 0:  # an exact minimiser
                 unused = {"tolerance": 1}
             found += _mutants(value, {**worse, **unused}, here)
@@ -393,6 +419,81 @@ def test_a_ledger_that_states_less_than_it_spent_is_refused(tmp_path: Path) -> N
     again["datasets"][0]["entries"] *= 9
     with pytest.raises(checker.Refused):
         checker.check(again)
+
+
+def _entry(guarantee: Any, charged: str = "parts", **changes: Any) -> dict[str, Any]:
+    certificate = dict(json.loads(json.dumps(certificate_to_plain(guarantee)))) | changes
+    stated = {name: certificate[name] for name in ("parts", "extra_delta", "adjacency", "rows_per_person")}
+    return {"plan": {"certificate": certificate, "charged": charged}, "guarantee": stated, "part": ""}
+
+
+def _budget(*entries: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    stated = {
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "adjacency": "replace-one",
+        "max_rows_per_person": 1,
+        "delta_share": 0.25,
+    }
+    dataset = {**stated, "pure_reserve": 0.0, "fixed_cost_entries": 0, "entries": list(entries), **changes}
+    return {"format": "dplangevin-ledger", "datasets": [dataset]}
+
+
+def test_files_made_to_admit_more_than_a_budget_are_refused() -> None:
+    """Each of these was admitted once, or would have been without one of the checks."""
+    one = _entry(_steps())
+    assert checker.check(_budget(one)) == [2.0]
+    for changes in (
+        {"delta_share": 5.0},
+        {"delta_share": 1.0},
+        {"delta": 0.0},
+    ):  # more slack than delta; none at all
+        with pytest.raises(checker.Refused):
+            checker.check(_budget(one, **changes))
+        with pytest.raises(checker.Refused):
+            checker.check(_budget(one, expects="counts", **changes))
+    tiny = _entry(_steps(noise_std=200.0), epsilon=2.0)  # underflows even in decimals: not pure all the same
+    with pytest.raises(checker.Refused):
+        checker.check(_budget(tiny, delta=0.0))
+    with pytest.raises(checker.Refused):  # a Gaussian release has no epsilon at delta = 0
+        checker.check({**tiny["plan"]["certificate"], "epsilon": 1e6, "delta": 0.0})
+    unknown = _budget(one, adjacency=None)
+    unknown["datasets"][0]["entries"][0]["guarantee"]["adjacency"] = None
+    with pytest.raises(checker.Refused):
+        checker.check(unknown)
+    both = _max(1.4) + _max(
+        0.1
+    )  # in equal parts they would be charged less, and a budget of 7 would hold them
+    parts = certificate_to_plain(both)["parts"]  # type: ignore[index]
+    evened = [{**part, "value": 0.75 * (1 + 1e-12)} for part in parts]
+    for stated in (parts, evened):
+        with pytest.raises(checker.Refused):
+            checker.check(_budget(_entry(both, parts=stated), epsilon=7.0, expects="counts"))
+        assert checker.check(_budget(_entry(both, parts=stated), epsilon=9.0, expects="counts")) == [9.0]
+
+
+def test_the_additive_delta_of_a_group_is_not_that_of_a_row() -> None:
+    """Labels of two rows: the second moves the first's by e^eps, so twice the probability of one is too little."""
+    spec = LearnedSchemaSpec(
+        n_numbers=1, n_cells=9, n_categories=1, noise="gaussian", scale=20.0, threshold=100.0, adjacency="replace-one"
+    )  # fmt: skip
+    plain = certificate_to_plain(CertifiedSpec(spec=spec, delta=1e-5).guarantee)
+    assert plain is not None
+    assert checker.check(json.loads(json.dumps(plain)))
+    group = json.loads(json.dumps(plain))
+    group["releases"][0]["group"], group["rows_per_person"] = 2, 2
+    group["parts"][0]["mu"] *= 2
+    group["epsilon"] = 10.0
+    with pytest.raises(checker.Refused):
+        checker.check(group)
+
+
+def test_a_slope_of_a_logistic_loss_above_one_is_refused() -> None:
+    """It would make the gradient of every slope smaller."""
+    content = json.loads(_model("perturbed"))["certificate"]
+    assert content["releases"][0]["constants"]["logistic_slope_bound"] <= 1
+    with pytest.raises(checker.Refused, match="slope"):
+        checker.check(_with_value(content, ("releases", 0, "constants", "logistic_slope_bound"), 4.0))
 
 
 def test_a_pure_release_that_does_not_fit_a_split_budget_is_refused() -> None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from scipy import optimize
 
-from dplangevin._search import bisect_integers, bisect_safe_side, expand_bracket, golden_section_minimum
+from dplangevin._search import (
+    bisect_integers,
+    bisect_safe_side,
+    expand_bracket,
+    find_root,
+    golden_section_minimum,
+)
 
 
 @pytest.mark.parametrize("edge", [0.3, 1.0, 17.25, 1e6])
@@ -36,3 +44,26 @@ def test_growing() -> None:
 
 def test_golden_sections() -> None:
     assert golden_section_minimum(math.cosh, -3.0, 2.0, 1e-6) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_roots_are_those_of_scipy_to_the_last_bit() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        a, b, c, d = rng.standard_normal(4)
+        functions = (
+            lambda x, a=a, b=b: np.tanh(a * 9 * x) + b / 9,
+            lambda x, a=a, b=b, c=c: x**3 * a + x * b + c,
+            lambda x, d=d: math.exp(x) - 10 * abs(d),
+            lambda x, c=c: abs(x - c) ** 0.3 * np.sign(x - c),
+        )
+        for function in functions:
+            if function(-4.0) * function(5.0) < 0:
+                for options in ({}, {"xtol": 1e-300, "rtol": 1e-14}, {"xtol": 1e-3}):
+                    expected = optimize.brentq(function, -4.0, 5.0, maxiter=500, **options)
+                    assert find_root(function, -4.0, 5.0, max_steps=500, **options) == expected
+    assert find_root(lambda x: x - 1, 1.0, 2.0) == 1.0
+    assert find_root(lambda x: x - 2, 1.0, 2.0) == 2.0
+    with pytest.raises(ValueError, match="different signs"):
+        find_root(lambda x: x * x + 1, 0.0, 1.0)
+    with pytest.raises(ValueError, match="no root was found in 2 steps"):
+        find_root(lambda x: x**3 - 0.3, 0.0, 1e9, max_steps=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -86,3 +87,22 @@ def test_only_finished_markup_is_put_in_unescaped() -> None:
 def test_a_name_that_is_not_given_is_an_error() -> None:
     with pytest.raises(UndefinedError):
         template_environment().from_string("{{ nothing }}").render()
+
+
+def test_no_line_breaks_within_a_number() -> None:
+    unbroken = template_environment().filters["unbroken"]
+    assert str(unbroken("delta <= 1e-06, 2.5e-7; a-b")) == (
+        'delta &lt;= <span class="number">1e-06</span>, <span class="number">2.5e-7</span>; a-b'
+    )
+
+
+@pytest.mark.parametrize(
+    "points", [(0.0, 4.2, 25.8, 138.0, 719.0, 3727.0, 19305.0, 100_000.0), (0.0, 1e-3, 1e9)]
+)
+def test_labels_of_knots_do_not_touch(points: tuple[float, ...]) -> None:
+    shape = ColumnShape(name="gain", kind="curve", points=points, values=np.linspace(0, 1, len(points))[None])
+    texts = re.findall(r"<text ([^>]*)>([\d,.e+-]+)</text>", shape.to_svg())
+    labels = [(re.search(r'x="([\d.]+)"', given)[1], text) for given, text in texts if "middle" in given]  # type: ignore[index]
+    assert len(labels) >= 2
+    ends = [(float(x) - 3.5 * len(text), float(x) + 3.5 * len(text)) for x, text in labels]
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(ends))

@@ -19,12 +19,11 @@ from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr, ndtri
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin._search import bisect_safe_side, expand_bracket
+from dplangevin._search import bisect_safe_side, expand_bracket, find_root
 
 ORDERS: Floats = np.unique(
     np.concatenate(
@@ -181,7 +180,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     if high is None:
         return math.inf
     excess = partial(_log_excess, mu, math.log(delta))
-    root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14))
+    root = float(find_root(excess, 0.0, high, xtol=1e-300, rtol=1e-14))
     step = max(abs(root), 1e-300) * 1e-14
     while float(gdp_delta(mu, root)) > delta and root < high:
         root += step
@@ -202,7 +201,8 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         low /= 2
         if low < 1e-300:
             return 0.0
-    root = float(brentq(_log_excess, low, high, (math.log(delta), epsilon), xtol=1e-300, rtol=1e-14))
+    given = (math.log(delta), epsilon)
+    root = float(find_root(lambda mu: _log_excess(mu, *given), low, high, xtol=1e-300, rtol=1e-14))
     step = root * 1e-14
     while float(gdp_delta(root, epsilon)) > delta and root > low:
         root -= step
@@ -337,7 +337,7 @@ def response_epsilon(epsilon0: float, count: int, delta: float) -> float:
     low, high = 0.0, min(max_epsilon, mean_loss + 40 * epsilon0 * math.sqrt(count))
     while high < max_epsilon and excess(high) > 0:
         high = min(max_epsilon, 2 * high)
-    result = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-12))
+    result = float(find_root(excess, low, high, xtol=1e-300, rtol=1e-12))
     step = max(result, 1e-300) * 1e-12
     while result < high and response_delta(epsilon0, count, result) > delta:
         result, step = result + step, 2 * step

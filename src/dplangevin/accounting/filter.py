@@ -19,10 +19,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from dplangevin._search import bisect_safe_side
+from dplangevin._search import bisect_safe_side, find_root
 from dplangevin.accounting import compose, conversions as cv
 from dplangevin.accounting.gdp_envelope import closest_mu, slack_floor
 from dplangevin.accounting.guarantee import Guarantee
@@ -373,7 +372,7 @@ def pure_remainder(value: float, square: Fraction) -> Fraction | None:
 
     if excess(0.0) < 0:
         return plain if plain >= 0 else None
-    v = mu if excess(mu) >= 0 else float(brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-14))
+    v = mu if excess(mu) >= 0 else float(find_root(excess, 0.0, mu, xtol=1e-300, rtol=1e-14))
     step = 1e-15
     while v > 0 and excess(v) < 0:
         v *= 1 - step

@@ -21,8 +21,8 @@ import numpy as np
 
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.schema import CategoricalColumn, DateColumn, HashedColumn, Schema
+from dplangevin.tables.cells import text_of_days
 from dplangevin.tables.files import check_delimiter
-from dplangevin.tables.readings import text_of_days
 
 ADVERSARIAL_CELLS: Mapping[str, Any] = {
     "null": None,

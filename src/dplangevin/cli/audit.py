@@ -55,10 +55,10 @@ def audit_pipeline_command(
 ) -> None:
     """Run your own code on a table and on its neighbours. Exit code 3 if one record changes another's result."""
     from dplangevin.audit import audit_pipeline
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.schema import Schema
 
-    _outputs.check_outputs({"--output": output}, reads=(table, schema))
+    _io.check_outputs({"--output": output}, reads=(table, schema))
     result = audit_pipeline(
         _import_object(pipeline), table, None if schema is None else Schema.load(schema), containers=container or None,
         columns=column or None, rows=row or (0, -1), bound=bound, norm=norm,  # type: ignore[arg-type]
@@ -151,14 +151,14 @@ def audit_model(
 ) -> None:
     """Attack a model's plan with canaries and bound its epsilon from below. Exit code 3 when the claim is refuted."""
     from dplangevin import audit as auditing
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.mechanisms.perturbation.spec import OutputPerturbationSpec
     from dplangevin.planner.fit_plan import plan_fit
     from dplangevin.report.audit import audit_text
 
     if model not in ESTIMATOR_BY_MODEL:
         raise InvalidParameter(f"--model must be one of {', '.join(ESTIMATOR_BY_MODEL)}; got {model!r}.")
-    _outputs.check_outputs({"--report": report})
+    _io.check_outputs({"--report": report})
     bounds: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     plan = plan_fit(
         model=model, n=n, n_features=n_features, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dplangevin import _check
-from dplangevin.cli import _outputs
+from dplangevin.cli import _io
 from dplangevin.cli.option_groups import (
     OUTPUT_PANEL,
     Adjacency,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dplangevin.accounting.delivery import Delivery
     from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
     from dplangevin.queries import Marginals
-    from dplangevin.queries.count_table import WritableCounts
+    from dplangevin.queries.count import WritableCounts
     from dplangevin.schema import Schema
 
 _COUNTED_PANEL, _RUN_PANEL = "What is counted", "The run"
@@ -125,7 +125,7 @@ def count_table(
     The noise and its error are printed before the file is read; the guarantee covers the whole output. `--groups`
     counts the values of columns whose values nobody can list: those that are common enough are released.
     """
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
     from dplangevin.queries import CountTable, GroupCounts, count_file, count_learned_groups
     from dplangevin.schema import Schema
 
@@ -140,7 +140,7 @@ def count_table(
     loaded_schema = Schema.load(schema) if schema is not None else None
     is_verbose = not (output_format.quiet or output_format.as_json)
     counts: CountTable | GroupCounts
-    with _outputs.deliver_results(release_options) as delivery:
+    with _io.deliver_results(release_options) as delivery:
         if groups:
             counts = count_learned_groups(
                 data,
@@ -150,7 +150,7 @@ def count_table(
                 adjacency=adjacency,  # type: ignore[arg-type]
                 max_rows_per_person=max_rows_per_person,
                 secure=secure,
-                dialect=_tables.text_dialect(delimiter),
+                dialect=_io.text_dialect(delimiter),
                 random_state=release_options.random_state,
                 ledger=release_options.open_budget("dplangevin count"),
                 checkpoint=release_options.checkpoint,
@@ -168,7 +168,7 @@ def count_table(
                 max_rows_per_person=max_rows_per_person,
                 memory=memory,
                 secure=secure,
-                dialect=_tables.text_dialect(delimiter),
+                dialect=_io.text_dialect(delimiter),
                 random_state=release_options.random_state,
                 ledger=release_options.open_budget("dplangevin count"),
                 checkpoint=release_options.checkpoint,
@@ -210,14 +210,14 @@ def summarize_file(
 
     The noise is printed before the file is read; the guarantee covers the whole output.
     """
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
     from dplangevin.queries import summarize_table
     from dplangevin.schema import Schema
 
     _check_output(output, data, schema, release_options, None, (".csv", ".json"))
     loaded_schema = Schema.load(schema)
     is_verbose = not (output_format.quiet or output_format.as_json)
-    with _outputs.deliver_results(release_options) as delivery:
+    with _io.deliver_results(release_options) as delivery:
         summary = summarize_table(
             data,
             loaded_schema,
@@ -230,7 +230,7 @@ def summarize_file(
             adjacency=adjacency,  # type: ignore[arg-type]
             max_rows_per_person=max_rows_per_person,
             secure=secure,
-            dialect=_tables.text_dialect(delimiter),
+            dialect=_io.text_dialect(delimiter),
             random_state=release_options.random_state,
             ledger=release_options.open_budget("dplangevin summarize"),
             checkpoint=release_options.checkpoint,
@@ -239,7 +239,7 @@ def summarize_file(
         )
         is_json = output.suffix == ".json" if output is not None else output_format.as_json
         text = summary.to_json() if is_json else summary.to_csv("," if output is not None else "\t")
-        _outputs.deliver_text(delivery, "the summary", output, text)
+        _io.deliver_text(delivery, "the summary", output, text)
         delivery.finish()
     if output_format.as_json and output is not None:
         short = {"mechanism": summary.mechanism.to_dict(), "output": str(output)}
@@ -276,7 +276,7 @@ def _check_output(
         raise InvalidParameter(
             f"--output {str(output)!r} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}."
         )
-    _outputs.check_outputs(
+    _io.check_outputs(
         {"--output": output, "--checkpoint": release_options.checkpoint},
         reads=(data, schema),
         ledger=release_options.ledger,
@@ -307,7 +307,7 @@ def _deliver_counts(delivery: Delivery, table: WritableCounts, output: Path | No
         return json.dumps(table.to_dict(), allow_nan=False) + "\n"
 
     if output is None:
-        _outputs.deliver_text(
+        _io.deliver_text(
             delivery, "the counts", None, json_text() if as_json else _tab_separated_lines(table)
         )
     else:

@@ -169,10 +169,10 @@ def export_ledger(
 ) -> None:
     """Export the whole ledger as JSON, every entry with its guarantee and plan."""
     from dplangevin import _files
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.ledger import Ledger
 
-    _outputs.check_outputs({"--output": output}, ledger=url)
+    _io.check_outputs({"--output": output}, ledger=url)
     text = ledger_to_json(Ledger.open(url).export())
     if output is None:
         typer.echo(text)
@@ -249,11 +249,11 @@ def restore_ledger(
 def settle_pending_results(url: Url) -> None:
     """Deliver or report the results of interrupted commands of this user; nothing is charged."""
     from dplangevin.accounting.delivery import deliver_pending
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.open(url)
-    deliver_pending(ledger.display_url, ledger.dataset, _outputs.print_note, everything=True)
+    deliver_pending(ledger.display_url, ledger.dataset, _io.print_note, everything=True)
 
 
 @app.command("accept-restore")

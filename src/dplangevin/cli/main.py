@@ -20,18 +20,16 @@ from dplangevin import errors
 from dplangevin._progress import log_to_stderr
 from dplangevin._results import silence_stdout
 from dplangevin._version import __version__
-from dplangevin.cli import _outputs
+from dplangevin.cli import _io
 from dplangevin.cli.account import account_command, calibrate_command
 from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.count import count_table, summarize_file
-from dplangevin.cli.demo import reproduce_figures, run_demo
 from dplangevin.cli.doctor import run_doctor
-from dplangevin.cli.export import export_model
 from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import choose_epsilon_command, fit_model, plan_model, predict_table
-from dplangevin.cli.papers import app as papers_app
+from dplangevin.cli.papers import app as papers_app, reproduce_figures, run_demo
 from dplangevin.cli.rashomon import rashomon_command
-from dplangevin.cli.report import keys, report_command, sign_command, verify_command
+from dplangevin.cli.report import export_model, keys, report_command, sign_command, verify_command
 from dplangevin.cli.sample import sample_coefficients
 from dplangevin.cli.schema import app as schema_app
 from dplangevin.cli.ui import serve_ui
@@ -211,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, never a traceback (unless DPLANGEVIN_TRACEBACK is set)."""
     command_words = command_arguments(arguments)
-    _outputs.COMMAND_WORDS.set(tuple(command_words))
+    _io.COMMAND_WORDS.set(tuple(command_words))
     flags = flags_by_parameter(find_command(typer.main.get_command(app), command_words))
     try:
         with print_short_warnings(command_words, flags), log_to_stderr():

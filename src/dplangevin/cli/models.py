@@ -153,12 +153,12 @@ def plan_model(
 ) -> None:
     """Show what a fit would do, why, and its guarantee; no data is needed."""
     from dplangevin.accounting.plan import save_plan
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.planner.fit_plan import plan_fit
     from dplangevin.signing import sign_file as sign_file
 
     _check_model_name(model)
-    _outputs.check_outputs({"--output": output}, sign=sign)
+    _io.check_outputs({"--output": output}, sign=sign)
     if sum(value is not None for value in (epsilon, advantage, tpr_at_fpr)) != 1:
         raise InvalidParameter("state one of --epsilon, --advantage and --tpr-at-fpr.")
     if schema is not None:
@@ -274,21 +274,19 @@ def fit_model(
     import numpy as np
 
     from dplangevin import estimators
-    from dplangevin.cli import _outputs, _tables
+    from dplangevin.cli import _io
 
     _check_model_name(model)
     outputs = {"--output": output, "--report": report, "--checkpoint": release_options.checkpoint}
     file = None if sql is not None else Path(data)
-    _outputs.check_outputs(
-        outputs, reads=(file, table.schema, public), ledger=release_options.ledger, sign=sign
-    )
+    _io.check_outputs(outputs, reads=(file, table.schema, public), ledger=release_options.ledger, sign=sign)
     budget = release_options.open_budget()
     if file is None:
-        records: Any = _tables.open_query(data, str(sql), budget)
+        records: Any = _io.open_query(data, str(sql), budget)
     elif "://" in data:
         raise InvalidParameter("a database needs --sql, the name of a table or a SELECT statement.")
     else:
-        records = _tables.read_table(file, table.delimiter)
+        records = _io.read_table(file, table.delimiter)
     loaded_schema, target_options = _public_statements(model, target, table, learn, records.names)
     estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
         epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=loaded_schema, adjacency=adjacency,
@@ -300,9 +298,9 @@ def fit_model(
         public_data=_read_public_table(public, file, target, table.delimiter), public_method=public_method,
         compare=compare,
     )  # fmt: skip
-    features, labels = (records, target) if file is None else _tables.split_target(records, target)
-    with _outputs.deliver_results(release_options) as delivery:
-        with _tables.hide_cell_errors(file, loaded_schema), progress(quiet=output_format.quiet):
+    features, labels = (records, target) if file is None else _io.split_target(records, target)
+    with _io.deliver_results(release_options) as delivery:
+        with _io.hide_cell_errors(file, loaded_schema), progress(quiet=output_format.quiet):
             estimator.fit(features, labels)
         if loaded_schema is None:
             names = [name for name in records.names if name != target]
@@ -315,7 +313,7 @@ def _public_statements(
     model: str, target: str, table: PublicTableOptions, learn: str | None, names: Sequence[str]
 ) -> tuple[Any, dict[str, Any]]:
     """Return what is public about the table: its schema, and the range or the classes of its target."""
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
 
     classifier = model in CLASSIFIERS
     numeric = target if table.target_bounds is None and not classifier else None
@@ -323,14 +321,14 @@ def _public_statements(
     def feature_names() -> list[str]:
         return [name for name in names if name != target]
 
-    schema = _tables.read_stated_schema(table.schema, learn, numeric, feature_names)
+    schema = _io.read_stated_schema(table.schema, learn, numeric, feature_names)
     return schema, table.target_options(schema, classifier=classifier)
 
 
 def _deliver_model(
     delivery: Any, estimator: Any, output: Path, report: Path | None, sign: Path | None
 ) -> None:
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.estimators import model_file
     from dplangevin.report import write_report
     from dplangevin.signing import Signer
@@ -338,7 +336,7 @@ def _deliver_model(
     text = model_file.model_to_json(estimator)
     if sign is not None:
         text = Signer(sign).sign_text(text)
-    _outputs.deliver_text(delivery, "the model", output, text)
+    _io.deliver_text(delivery, "the model", output, text)
     if report is not None:
         advice = f"`dplangevin report {output} FILE` writes the report again."
         delivery.add_result(
@@ -394,15 +392,15 @@ def predict_table(
     """Predict the rows of a table with a model file, as CSV."""
     import numpy as np
 
-    from dplangevin.cli import _outputs, _tables
+    from dplangevin.cli import _io
     from dplangevin.estimators import model_file
 
-    _outputs.check_outputs({"--output": output}, reads=(model, data))
+    _io.check_outputs({"--output": output}, reads=(model, data))
     loaded_model = model_file.load_model(model)
-    rows = _tables.read_table(data, delimiter)
+    rows = _io.read_table(data, delimiter)
     if loaded_model.schema is None:
         rows = _select_features(loaded_model, rows)
-    with _tables.hide_cell_errors(data, loaded_model.schema):
+    with _io.hide_cell_errors(data, loaded_model.schema):
         columns = {"prediction": loaded_model.predict(rows)}
         if hasattr(loaded_model, "predict_proba"):
             for label, column in zip(loaded_model.classes_, loaded_model.predict_proba(rows).T, strict=True):
@@ -453,14 +451,14 @@ def _read_public_table(
     path: Path | None, private: Path | None, target: str, delimiter: str | None
 ) -> tuple[Any, Any] | None:
     """Read the public table; the private file itself is refused, since its rows would have no protection."""
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
 
     if path is None:
         return None
-    table = _tables.read_table(path, delimiter)
+    table = _io.read_table(path, delimiter)
     if private is not None and path.resolve() == private.resolve():
         raise InvalidParameter("--public names the private table itself; its rows would have no protection.")
-    return _tables.split_target(table, target)
+    return _io.split_target(table, target)
 
 
 def _check_model_name(model: str) -> None:
@@ -498,16 +496,16 @@ def choose_epsilon_command(
 
     The simulation fits models on synthetic data generated from the schema, or on public rows; no private table is read.
     """
-    from dplangevin.cli import _outputs, _tables
+    from dplangevin.cli import _io
     from dplangevin.estimators.epsilon_choice import choose_epsilon
     from dplangevin.schema import Schema
 
-    _outputs.check_outputs({"--plot": plot}, reads=(schema, public))
+    _io.check_outputs({"--plot": plot}, reads=(schema, public))
     rows: Any = None
     if public is not None:
         if target is None or schema is None:
             raise InvalidParameter("--public needs --target, the column to predict, and --schema.")
-        features, labels = _tables.split_target(_tables.read_table(public), target)
+        features, labels = _io.split_target(_io.read_table(public), target)
         texts = labels.numbers() if model == "ridge" else labels.texts().astype(str)
         rows = (features, texts)
     choice = choose_epsilon(

@@ -110,13 +110,13 @@ class PublicTableOptions:
 
     def target_options(self, schema: Any, *, classifier: bool) -> dict[str, Any]:
         """Return the options of an estimator that describe its target: a range, or the classes."""
-        from dplangevin.cli import _tables
+        from dplangevin.cli import _io
 
         options: dict[str, Any] = (
             {} if self.parsed_target_bounds is None else {"target_bounds": self.parsed_target_bounds}
         )
         if classifier:
-            options["classes"] = _tables.resolve_classes(schema, _tables.parse_labels(self.classes))
+            options["classes"] = _io.resolve_classes(schema, _io.parse_labels(self.classes))
         return options
 
 

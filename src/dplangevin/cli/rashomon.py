@@ -57,13 +57,13 @@ class StagePrinter:
 
 def run_region(region: Any, features: Any, labels: Any, outputs: RashomonOutputs) -> None:
     """Release a region, compare its points on the public inputs, and write the outputs."""
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.report.region import region_document
 
     print_stage = StagePrinter(outputs.quiet)
     rows, truth, groups, inputs_text = outputs.inputs
     region.set_params(public_inputs=rows, public_labels=truth, groups=groups)
-    _outputs.prepare_folder("--output", outputs.output)
+    _io.prepare_folder("--output", outputs.output)
     print_stage(f"Releasing a centre, its curvature and one slack number for {len(rows):,} public inputs ...")
     _fit_with_progress(region, features, labels, outputs.quiet)
     print_stage(
@@ -119,7 +119,7 @@ def _write_outputs(
 ) -> None:
     """Write every requested output to disk before the delivery is recorded."""
     from dplangevin._plain import replace_infinities
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.report.document import write_document
 
     models, delivery = estimator.models_, outputs.delivery
@@ -141,7 +141,7 @@ def _write_outputs(
     elif not outputs.quiet:
         text = f"{estimator.plan_}\n{table}\n"
     if text or (outputs.output is None and outputs.report is None):
-        _outputs.deliver_text(delivery, "the comparison", None, text)
+        _io.deliver_text(delivery, "the comparison", None, text)
     delivery.finish()
     if outputs.report is not None and not outputs.quiet and not outputs.as_json:
         typer.echo(f"Wrote {outputs.report}.")
@@ -244,9 +244,9 @@ def rashomon_command(
     output_format: OutputFormat,
 ) -> None:
     """Release the set of equally good models under one guarantee, and show whom they treat differently."""
-    from dplangevin.cli import _outputs, _tables
+    from dplangevin.cli import _io
 
-    _outputs.check_outputs(
+    _io.check_outputs(
         {"--report": report, "--checkpoint": release_options.checkpoint},
         reads=(data, table.schema, public),
         ledger=release_options.ledger,
@@ -267,14 +267,14 @@ def rashomon_command(
         rashomon_model = _build_region(estimator, threshold, radius, region_options | options)
     else:
         rashomon_model = _build_sampler(estimator, threshold, radius, chosen_route, tier, options)
-    features, labels = _tables.split_target(_tables.read_table(data, table.delimiter), target)
+    features, labels = _io.split_target(_io.read_table(data, table.delimiter), target)
     if plan:
         _print_plan(
             rashomon_model, threshold, radius, options, _table_sizes(features, loaded_schema, estimator)
         )
         return
     inputs = _read_public_inputs(public, loaded_schema, target, group, table.delimiter)
-    with _outputs.deliver_results(release_options) as delivery:
+    with _io.deliver_results(release_options) as delivery:
         paths: dict[str, Any] = {"report": report, "output": output}
         outputs = RashomonOutputs(inputs=inputs, **paths, **vars(output_format), delivery=delivery)
         _run_route(rashomon_model, features, labels, outputs)
@@ -407,7 +407,7 @@ def _read_public_inputs(
     public: Path | None, schema: Any, target: str, group: str | None, delimiter: str | None
 ) -> tuple[Any, Any, Any, str]:
     """Return public rows, their labels and groups where known, and a description of their source."""
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
     from dplangevin.rashomon.region_request import schema_inputs
     from dplangevin.tables import as_table
 
@@ -419,7 +419,7 @@ def _read_public_inputs(
         table = as_table(schema_inputs(schema))
         truth, inputs_text = None, "1000 rows drawn uniformly from the schema (no record of the data)"
     else:
-        table, inputs_text = _tables.read_table(public, delimiter), f"the public file {public.name}"
+        table, inputs_text = _io.read_table(public, delimiter), f"the public file {public.name}"
         truth = table.column(target) if target in table.names else None
         table = table.drop_columns(target)
     if group is not None and group not in table.names:
@@ -466,7 +466,7 @@ def _rehearse_comparison(
     """Compare models of zeros on the public inputs, so that bad inputs are refused before the budget is charged."""
     import numpy as np
 
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
     from dplangevin.rashomon.multiplicity import Multiplicity
 
@@ -480,4 +480,4 @@ def _rehearse_comparison(
     public, truth, groups, _ = inputs
     holder = SimpleNamespace(models_=[model], **{k: v for k, v in vars(model).items() if k == "classes_"})
     Multiplicity.from_models([model, model], public, _labels_as_classes(truth, holder), groups=groups)
-    _outputs.prepare_folder("--output", output)
+    _io.prepare_folder("--output", output)

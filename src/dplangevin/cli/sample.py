@@ -61,7 +61,7 @@ def sample_coefficients(
 
     With --mechanism langevin the diffusion towards that law is stopped early, and the average of its steps is released.
     """
-    from dplangevin.cli import _outputs
+    from dplangevin.cli import _io
     from dplangevin.data import ArrayDataset
     from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler, plan_stated_process
     from dplangevin.mechanisms.mechanism import run_plan
@@ -78,7 +78,7 @@ def sample_coefficients(
         raise InvalidParameter(
             f"--mechanism {mechanism} is private by its own noise: it needs --delta above 0, and has no other --tier."
         )
-    _outputs.check_outputs(
+    _io.check_outputs(
         {"--checkpoint": release_options.checkpoint},
         reads=(data, table.schema),
         ledger=release_options.ledger,
@@ -98,7 +98,7 @@ def sample_coefficients(
             padding=padding, max_seconds=max_seconds, verbose=not output_format.quiet,
         )  # fmt: skip
     records, budget = ArrayDataset(features, labels, problem), release_options.open_budget()
-    with _outputs.deliver_results(release_options) as delivery:
+    with _io.deliver_results(release_options) as delivery:
         with progress(quiet=output_format.quiet):
             release = run_plan(
                 sampler_plan.plan,
@@ -111,7 +111,7 @@ def sample_coefficients(
             text = json.dumps(_draw_to_plain(sampler_plan, release, delta), indent=1, allow_nan=False)
         else:
             text = " ".join(f"{value:.6g}" for value in release.value)
-        _outputs.deliver_text(delivery, "the draw", None, text + "\n")
+        _io.deliver_text(delivery, "the draw", None, text + "\n")
         delivery.finish()
 
 
@@ -164,15 +164,15 @@ def _read_records(path: Path, target: str, model: str, table: PublicTableOptions
     """Return features and labels as the problem takes them: classes as 0 and 1, numbers scaled to [-1, 1]."""
     import numpy as np
 
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
     from dplangevin.estimators import SchemaEncoder
     from dplangevin.schema import Schema
 
     schema = None if table.schema is None else Schema.load(table.schema)
     label_codes = (
-        _read_label_codes(schema, _tables.parse_labels(table.classes)) if model in m.CLASSIFIERS else None
+        _read_label_codes(schema, _io.parse_labels(table.classes)) if model in m.CLASSIFIERS else None
     )
-    rows, values = _tables.split_target(_tables.read_table(path, table.delimiter), target)
+    rows, values = _io.split_target(_io.read_table(path, table.delimiter), target)
     features = rows.to_matrix() if schema is None else SchemaEncoder(schema).transform(rows)
     if schema is None and not np.isfinite(features).all():
         raise InvalidParameter("without --schema every feature must be a finite number in every row.")
@@ -187,10 +187,10 @@ def _read_label_codes(schema: Any, classes: list[str] | None) -> tuple[dict[str,
     """Return the codes of the two labels, and whether labels are compared as text."""
     import numpy as np
 
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
     from dplangevin.tables import label_indices
 
-    stated_labels = _tables.resolve_classes(schema, classes)
+    stated_labels = _io.resolve_classes(schema, classes)
     text = stated_labels is None and schema.target.text
     values = np.unique(
         np.asarray(schema.target.categories if stated_labels is None else stated_labels)

@@ -35,7 +35,7 @@ def init_schema(
     ] = None,
 ) -> None:
     """Draft a schema to edit, as TOML. A table given here is treated as PUBLIC: never pass private rows."""
-    from dplangevin.cli import _outputs, _tables
+    from dplangevin.cli import _io
     from dplangevin.schema.draft import draft_schema, draft_schema_from_public
 
     if (public is None) == (columns is None):
@@ -44,7 +44,7 @@ def init_schema(
         raise InvalidParameter(f"--output must end in .toml, got {str(output)!r}.")
     if output is not None and output.exists():
         raise InvalidParameter(f"--output {str(output)!r} exists; remove it, or choose another name.")
-    _outputs.check_outputs({"--output": output})
+    _io.check_outputs({"--output": output})
     if public is None:
         names = [name.strip() for name in (columns or "").split(",") if name.strip()]
         text = draft_schema(names, target)
@@ -56,7 +56,7 @@ def init_schema(
             "private, stop here and use --columns.",
             err=True,
         )
-        dialect = _tables.text_dialect(delimiter)
+        dialect = _io.text_dialect(delimiter)
         records = read_records(public, delimiter=None if dialect is None else dialect.delimiter)
         text = draft_schema_from_public(records, target)
     if output is None:
@@ -74,11 +74,11 @@ def check_public_rows(
     as_json: AsJson = False,
 ) -> None:
     """Report categories that never match and ranges that clip, on PUBLIC rows: never pass private ones."""
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _io
     from dplangevin.estimators.schema_check import check_schema
     from dplangevin.schema import Schema
 
     loaded_schema = Schema.load(schema)
     typer.echo(f"WARNING: {public} is treated as PUBLIC; the answer describes its rows.", err=True)
-    schema_check = check_schema(loaded_schema, _tables.read_table(public, delimiter))
+    schema_check = check_schema(loaded_schema, _io.read_table(public, delimiter))
     typer.echo(json.dumps(schema_check.to_dict(), indent=1) if as_json else repr(schema_check))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,6 +117,8 @@ SURELY = 1 - 2.0**-8
 BOUND_BITS = 32
 STEP_BITS = 20
 MAX_EXPONENT_RANGE = 300
+MAX_PYTHON_PRODUCTS = 400
+"""Products of Python integers that take less time than to split a sum into limbs."""
 SINGLE_RANGE = (2.0**-100, 2.0**90)
 """Units of grids whose rows are stored in single precision: no entry is subnormal or overflows."""
 MAX_FILTER_GAIN = 1e6
@@ -276,8 +279,15 @@ class IntegerTransform:
 
     def apply_transpose(self, words: Words) -> Dyadic:
         """B' S of a sum S [p, K] of whole numbers, exactly."""
+        if self.basis.size * words.shape[2] <= MAX_PYTHON_PRODUCTS:
+            high, low = words.astype(object)
+            return Dyadic(self._integers.T @ ((high << WORD_BITS) + low), self.exponents[:, None])
         limbs = [self.basis.T @ limb for limb in to_limbs(words, self.limb_bits)]
         return Dyadic(join_limbs(limbs, self.limb_bits), self.exponents[:, None])
+
+    @cached_property
+    def _integers(self) -> NDArray[Any]:
+        return self.basis.astype(np.int64).astype(object)
 
     def congruence(self, words: Words) -> Dyadic:
         """B' G B of a symmetric sum G [p, p] of whole numbers, exactly."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dplangevin._progress import iterate_with_progress
 from dplangevin.data.dataset import StoredDataset, check_shape
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.kernels import ROWS_PER_GROUP
 from dplangevin.data.sources import CHARGE_STANDS_MESSAGE, RecordBatch, RecordSource, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
@@ -39,14 +40,21 @@ class ScratchDataset(StoredDataset):
     problem : to whose bounds the records are clipped.
     encode : function of the targets that returns the labels of the problem; None: identity.
     folder : of the scratch file; None means DPLANGEVIN_SCRATCH, or the system's folder for temporary files.
+    grid : round rows to it before they are written: one file instead of two.
     """
 
     def __init__(
-        self, source: RecordSource, problem: Problem, encode: Encode | None = None, folder: str | None = None
+        self,
+        source: RecordSource,
+        problem: Problem,
+        encode: Encode | None = None,
+        folder: str | None = None,
+        *,
+        grid: RowGrid | None = None,
     ) -> None:
         check_shape(source.shape, problem)
-        self._problem, self._n, self._folder = problem, len(source), folder
-        self._dtype = np.dtype(source.dtype)
+        self._problem, self._n, self._folder, self.grid = problem, len(source), folder, grid
+        self._dtype = np.dtype(source.dtype) if grid is None else grid.dtype
         by_class = getattr(encode, "class_weights", None) is not None
         weighted = source.has_weights or by_class or problem.bounds.weight_bound < 1
         width = problem.n_columns * self._dtype.itemsize
@@ -100,14 +108,22 @@ class ScratchDataset(StoredDataset):
                 clipped = problem.bounds.clip(records.features[part], labels[part], weights)
             except InvalidParameter as error:
                 raise InvalidParameter(f"{error} {CHARGE_STANDS_MESSAGE}") from None
-            rows = np.ones((len(clipped[1]), problem.n_columns), self._dtype)
+            rows = np.ones((len(clipped[1]), problem.n_columns), clipped[0].dtype)
             rows[:, : problem.n_features] = clipped[0]
+            rows = self._round_rows(rows)
             row = first + start
             for i, array in enumerate((rows, clipped[1], clipped[2])):
                 if array is not None:
                     width = array.itemsize * (array.shape[1] if array.ndim == 2 else 1)
                     file.seek(self._starts[i] + row * width)
                     file.write(np.ascontiguousarray(array).data)
+
+    def _round_rows(self, rows: NDArray[Any]) -> NDArray[Any]:
+        if self.grid is None:
+            return rows.astype(self._dtype, copy=False)
+        rounded = np.empty(rows.shape, self._dtype)
+        self.grid.snap_into(rows, rounded)
+        return rounded
 
     def _read_ahead(self, start: int, stop: int) -> None:
         """Ask the system to read these rows while the previous ones are summed."""

@@ -1,5 +1,6 @@
 """Scikit-learn estimators that fit under a stated privacy guarantee, with nothing to tune on private data."""
 
+from dplangevin.estimators._documentation import EXPECTED_FAILED_CHECKS
 from dplangevin.estimators.additive import DPAdditiveClassifier, DPAdditiveRegressor
 from dplangevin.estimators.classifiers import DPLinearSVC, DPLogisticRegression
 from dplangevin.estimators.exports import TRUSTED_TYPES
@@ -12,6 +13,7 @@ from dplangevin.estimators.regressors import (
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 
 __all__ = [
+    "EXPECTED_FAILED_CHECKS",
     "TRUSTED_TYPES",
     "DPAdditiveClassifier",
     "DPAdditiveRegressor",

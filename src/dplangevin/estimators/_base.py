@@ -65,7 +65,8 @@ from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release, check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.planner.fit_plan import FitPlan, Request, RiskObjective, model_losses, plan_request
 from dplangevin.problem import Loss, Problem
-from dplangevin.schema.learned import LEARN, is_learnable
+from dplangevin.schema.learned import is_learnable
+from dplangevin.schema.schema import LEARN
 from dplangevin.tables import Table, as_table
 
 FINITE_CELLS = Condition(

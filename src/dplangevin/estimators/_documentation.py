@@ -10,6 +10,14 @@ from textwrap import fill
 
 from dplangevin.accounting.registry import plannable_mechanisms
 
+EXPECTED_FAILED_CHECKS = {
+    "check_all_zero_sample_weights_error": "weights are private: an error that depends on them would leak",
+    "check_sample_weight_equivalence_on_dense_data": "the divisor n is public and never the sum of the weights",
+    "check_class_weight_classifiers": "weights of classes need the public set of labels, which the check leaves out",
+    "check_sample_weight_equivalence_on_sparse_data": "the divisor n is public and never the sum of the weights",
+}
+"""Checks of scikit-learn that a private estimator cannot pass, with the reasons, for `check_estimator`."""
+
 PARAMETERS_DOC = """\
     epsilon, delta : the privacy guarantee of the fit; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.

@@ -43,7 +43,8 @@ from dplangevin.mechanisms.run_state import RunState
 from dplangevin.planner.fit_plan import FitPlan, Request, plan_request
 from dplangevin.problem.constants import ADJACENCIES
 from dplangevin.schema import CategoricalColumn, Column, LearnableSchema, Schema
-from dplangevin.schema.learned import LEARN, asks_to_learn, learn_template_error
+from dplangevin.schema.learned import asks_to_learn, learn_template_error
+from dplangevin.schema.schema import LEARN
 from dplangevin.tables import Table, as_column, is_streamed, open_files
 
 if TYPE_CHECKING:

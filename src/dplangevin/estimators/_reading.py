@@ -471,12 +471,14 @@ class OutOfMemoryData:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def build_dataset(self, problem: Problem, target_encoder: TargetEncoder) -> Dataset:
-        """Return the records, clipped to the problem's bounds."""
+    def build_dataset(
+        self, problem: Problem, target_encoder: TargetEncoder, grid: RowGrid | None = None
+    ) -> Dataset:
+        """Return the records, clipped to the problem's bounds; those of files on the grid, if one is given."""
         if isinstance(target_encoder, LabelEncoder):
             check_label_type(self.numeric_targets(), target_encoder.labels)
         if self._source is not None:
-            return ScratchDataset(self._source, problem, target_encoder)
+            return ScratchDataset(self._source, problem, target_encoder, grid=grid)
         return DaskDataset(
             self.original,
             self._y,
@@ -520,10 +522,10 @@ def build_dataset(
 ) -> Dataset:
     """Return the records, wherever they are, with encoded targets, clipped to the problem's bounds.
 
-    grid : records in memory are rounded to it at once; others stay as they are.
+    grid : rows of arrays and files are rounded to it at once; others stay as they are.
     """
     if isinstance(X, OutOfMemoryData):
-        return X.build_dataset(problem, target_encoder)
+        return X.build_dataset(problem, target_encoder, grid)
     labels = target_encoder(y)
     if target_encoder.class_weights is not None:
         weights = target_encoder.row_weights(labels, weights)

@@ -244,7 +244,7 @@ def _stored_feature_names(model: DPLinearModel) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-MATRIX_NAMES = ("curvature", "answer_noise")
+MATRIX_NAMES = ("curvature", "answer_noise", "row_metric")
 """Matrices of an Uncertainty that only fits with a curvature of their own have."""
 
 
@@ -264,6 +264,8 @@ def _uncertainty_to_plain(uncertainty: Uncertainty | None) -> dict[str, Any] | N
     for name in MATRIX_NAMES:
         if (matrix := getattr(uncertainty, name)) is not None:
             plain[name] = matrix.tolist()
+    if uncertainty.curvature_limit is not None:
+        plain["curvature_limit"] = uncertainty.curvature_limit
     if uncertainty.flat is not None and uncertainty.flat.size:
         plain["flat"] = uncertainty.flat.tolist()
     for name, values in (("sampling", uncertainty.sampling), ("noise", uncertainty.noise)):
@@ -286,7 +288,7 @@ def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
         dict.fromkeys(
             ("prior", "covariances", "resolved_fraction", "flat", *MATRIX_NAMES), _plain.read_unchecked
         )
-        | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional_reader(_plain.read_positive)),
+        | dict.fromkeys(("prior_scale", "dispersion", "curvature_limit"), _plain.optional_reader(_plain.read_positive)),
     )
     center = _read_numbers("uncertainty.center", fields_read["center"])
     _require(center.ndim > 0, "uncertainty.center must be a list of numbers")
@@ -324,6 +326,7 @@ def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
         if fields_read.get(name) is not None:
             more[name] = _read_numbers(f"uncertainty.{name}", fields_read[name])
             _require(more[name].shape == (len(center),) * 2, f"uncertainty.{name} has a wrong shape")
+    more["curvature_limit"] = fields_read.get("curvature_limit")
     return Uncertainty(center=center, dimension=fields_read["dimension"], **deviations, **more)
 
 

@@ -33,7 +33,7 @@ from dplangevin.estimators.schema_encoder import (
 from dplangevin.schema import CategoricalColumn, NumericColumn
 from dplangevin.schema.columns import PlainColumn
 from dplangevin.tables import read_label, read_number, shortest_text
-from dplangevin.tables.readings import Reading
+from dplangevin.tables.cells import Reading
 
 FORMAT, FORMAT_VERSION = "dplangevin-scorecard", 1
 _MISSING_TEXTS = ("", "nan", "NaN", "NAN", "Nan", "NaT")

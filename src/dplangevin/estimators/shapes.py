@@ -370,15 +370,28 @@ def _draw_curve(shape: ColumnShape) -> Drawing:
         drawing.add(
             "polyline", points=path, fill="none", stroke=LINE_COLOR, stroke_width=2.5, stroke_dasharray=dashes
         )
-    knots = sorted({round(j * (len(points) - 1) / 4) for j in range(5)})
-    marks = [(scale[j], points[j]) for j in knots]
-    if even:
-        marks = [(tick, tick) for tick in round_ticks(points[0], points[-1])]
-    for position, point in marks:
-        x = min(to_x(position), WIDTH - 5 * len(_format_point(point)))
-        drawing.add_text(_format_point(point), x, bottom + 18, "middle")
+    marks = (
+        [(tick, tick) for tick in round_ticks(points[0], points[-1])]
+        if even
+        else list(zip(scale, points, strict=True))
+    )
+    for x, label in _place_labels([(to_x(position), _format_point(point)) for position, point in marks]):
+        drawing.add_text(label, x, bottom + 18, "middle")
     drawing.add_text(shape.name, (_LEFT + WIDTH) / 2, _HEIGHT - 8, "middle")
     return drawing
+
+
+def _place_labels(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return the labels below an axis, from left to right, without those that would touch a neighbour or the last."""
+    half = [4.5 * len(label) for _, label in marks]
+    places = [min(x, WIDTH - size) for (x, _), size in zip(marks, half, strict=True)]
+    shown = [(places[0], half[0], marks[0][1])] if len(marks) > 1 else []
+    last = (places[-1], half[-1], marks[-1][1])
+    for x, size, (_, label) in zip(places[1:-1], half[1:-1], marks[1:-1], strict=True):
+        left = shown[-1]
+        if x - left[0] > size + left[1] + 6 and last[0] - x > size + last[1] + 6:
+            shown.append((x, size, label))
+    return [(x, label) for x, _, label in [*shown, last]]
 
 
 def _draw_bars(shape: ColumnShape) -> Drawing:
@@ -425,8 +438,8 @@ def _draw_grid(shape: ColumnShape) -> Drawing:
 
 
 def _format_point(point: float) -> str:
-    """Return the point with four digits; thousands are written in full."""
-    return f"{point:,.0f}" if 1000 <= abs(point) < 1e9 else f"{point:.4g}"
+    """Return the point with three digits; thousands are written in full."""
+    return f"{point:,.0f}" if 1000 <= abs(point) < 1e9 else f"{point:.3g}"
 
 
 def _format_label(point: Any) -> str:

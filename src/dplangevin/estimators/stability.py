@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
@@ -96,12 +96,37 @@ class StabilityMixin:
         scores = rows @ np.ravel(model.coef_) + float(np.ravel(model.intercept_)[0])
         if uncertainty.center.shape[-1] > rows.shape[1]:
             rows = np.column_stack([rows, np.ones(len(rows))])
-        covariance = uncertainty.answer_noise
+        counted = _counted_curvature(rows, scores, uncertainty)
+        variances = counted**2 * _variances(rows, uncertainty.answer_noise)
         if source == "sample":
-            covariance = covariance + uncertainty.covariances[0]
-        variances = np.maximum(np.einsum("ij,jk,ik->i", rows, covariance, rows), 0.0)
+            variances += counted * _variances(rows, uncertainty.covariances[0])
         factor = WIDE_FACTOR if model.epsilon > WIDE_EPSILON else 1.0
         return scores, factor * np.sqrt(variances)
+
+
+def _variances(rows: Floats, covariance: Floats) -> Floats:
+    """Return x' V x of each row."""
+    return np.maximum(np.einsum("ij,ij->i", rows @ covariance, rows), 0.0)
+
+
+def _counted_curvature(rows: Floats, scores: Floats, uncertainty: Uncertainty) -> Floats:
+    """Return the fraction of the curvature in the direction of each row that the released curvature counted.
+
+    A long row near the boundary counts with the share f of its curvature w h'' |z|^2 that stays within the limit on a
+    record. Where the curvature in its direction exceeds the mean of all directions, it does so by rows like this one,
+    and those of them that are far from the boundary were counted in full: half of what is missing at most is added.
+    """
+    if uncertainty.row_metric is None or uncertainty.curvature is None or uncertainty.curvature_limit is None:
+        return np.ones(len(rows))
+    images = rows @ uncertainty.row_metric
+    squares = np.maximum(np.einsum("ij,ij->i", images, rows), 1e-300)
+    lengths = np.sqrt(squares)
+    own = expit(scores) * expit(-scores) * lengths * np.minimum(lengths, 1.0)
+    shares = np.minimum(uncertainty.curvature_limit / np.maximum(own, 1e-300), 1.0)
+    along = _variances(images, uncertainty.curvature) / squares
+    mean = float(np.sum(uncertainty.curvature * uncertainty.row_metric)) / len(uncertainty.curvature)
+    missing = np.maximum(along - mean, 0.0) * (1 / shares - 1) / 2
+    return np.asarray(along / np.maximum(along + missing, 1e-300))
 
 
 def _as_any(model: Any) -> Any:

@@ -70,6 +70,8 @@ class Uncertainty:
     flat : [d, k], orthonormal directions in which rows of the schema do not differ; the center is 0 there.
     curvature : [d, d], estimated curvature of the mean loss, where the fit released it in its own coordinates.
     answer_noise : [d, d], covariance of the noise in the released coefficients themselves, where it is known.
+    row_metric, curvature_limit : of a logistic loss whose curvature was released, M with x' M x the squared length of a
+        whitened row x over its bound, and the curvature of a row of length 1 that counted at most.
     """
 
     center: Floats
@@ -84,6 +86,8 @@ class Uncertainty:
     flat: Floats | None = None
     curvature: Floats | None = None
     answer_noise: Floats | None = None
+    row_metric: Floats | None = None
+    curvature_limit: float | None = None
 
     @property
     def standard_errors(self) -> Floats:
@@ -213,6 +217,8 @@ def describe_uncertainty(estimate: OneStepEstimate) -> Uncertainty:
         flat=estimate.flat,
         curvature=estimate.curvature,
         answer_noise=estimate.answer_noise,
+        row_metric=estimate.row_metric,
+        curvature_limit=estimate.curvature_limit,
     )
 
 

@@ -229,6 +229,9 @@ class Constants:
     hessian_rank : r, such that one record's Hessian has rank at most r and its gradients, at every theta, lie in one
         simplex with r + 1 corners of norm at most lipschitz (1 for scalar GLMs, K - 1 for softmax).
     row_norm, label_bound, weight_bound : largest joint row, |label| and weight; for released moments.
+    logistic_slope_bound : C, where every record's loss is a weight times the logistic loss of a score that is linear in
+        theta, its slope clipped at C: a record whose slope is a >= 1/2 has a gradient of norm at most a lipschitz / C
+        and at most 4 a (1 - a) of the largest curvature. None for other losses.
     log_sobolev : c, a log-Sobolev constant of the law of a Langevin run at every time and for every data set, stated by
         whoever has proved it; no problem implies one.
     value_oscillation : for losses known by clipped values: the largest max - min over theta of a record's contribution
@@ -253,6 +256,7 @@ class Constants:
     allow_more_rows: bool = False
     value_oscillation: float | None = None
     log_sobolev: float | None = None
+    logistic_slope_bound: float | None = None
 
     def __post_init__(self) -> None:
         _check.validate_fields(self, n=_check.check_count)
@@ -283,6 +287,10 @@ class Constants:
             _check.validate_fields(self, log_sobolev=_check.check_scale)
         if self.value_oscillation is not None:
             _check.validate_fields(self, value_oscillation=_check.check_scale)
+        if self.logistic_slope_bound is not None:
+            _check.validate_fields(self, logistic_slope_bound=_check.check_positive)
+            if self.logistic_slope_bound > 1:
+                raise InvalidParameter("the slope of the logistic loss is at most 1.")
         largest = 2 * self.lipschitz if self.adjacency == "replace-one" else self.lipschitz
         if math.isnan(self.gradient_sensitivity):
             _check.set_frozen(self, gradient_sensitivity=largest)

@@ -176,6 +176,7 @@ class Problem:
             assumptions=self._list_assumptions(math.isfinite(diameter)),
             allow_more_rows=self.allow_more_rows,
             value_oscillation=oscillation,
+            logistic_slope_bound=loss.logistic_slope_bound,
         )
 
     def _list_assumptions(self, projected: bool) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaincc, gammaln
 
 from dplangevin import _check
@@ -153,6 +152,8 @@ def langevin_strongly_convex_excess(
     def bound(log_length: float) -> float:
         beta, time = temperature_and_time(log_length)
         return langevin_weighted_excess(dimension, beta, distance, time, m, exponent)
+
+    from scipy.optimize import minimize_scalar  # slow to import, and few fits ask
 
     optimum = minimize_scalar(bound, bounds=(-10.0, 6.0), method="bounded", options={"xatol": 1e-10})
     return (*temperature_and_time(float(optimum.x)), float(optimum.fun))

@@ -1,9 +1,11 @@
 """Private counts, sums, means and quantiles of tables."""
 
-from dplangevin.queries.count import count_file, count_marginals, count_queries
-from dplangevin.queries.count_table import (
+from dplangevin.queries.count import (
     CountTable,
     clip_nonnegative,
+    count_file,
+    count_marginals,
+    count_queries,
     make_totals_consistent,
     round_to_integers,
 )

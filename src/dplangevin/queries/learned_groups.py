@@ -24,8 +24,7 @@ from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec, calibra
 from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
-from dplangevin.queries.count import hide_reader_errors
-from dplangevin.queries.count_table import MARGIN_COLUMN, MARGIN_LEVEL, WritableCounts
+from dplangevin.queries.count import MARGIN_COLUMN, MARGIN_LEVEL, WritableCounts, hide_reader_errors
 from dplangevin.schema import CategoricalColumn
 from dplangevin.tables import Dialect, Table, as_table, is_path, is_streamed, open_files
 from dplangevin.tables.lazy import open_stored_table

@@ -17,7 +17,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import CategoricalColumn, Feature, Missing, NumericColumn
 from dplangevin.schema.schema import Schema
 from dplangevin.tables import MISSING, OTHER, Table
-from dplangevin.tables.readings import text_of_days
+from dplangevin.tables.cells import text_of_days
 
 Codes = NDArray[np.int64]
 Bins = int | Mapping[str, Any]

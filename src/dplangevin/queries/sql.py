@@ -22,8 +22,8 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import Column, DateColumn, HashedColumn, NumericColumn
 from dplangevin.schema.schema import Schema
 from dplangevin.tables import CellColumn, Table
+from dplangevin.tables.cells import DateReading
 from dplangevin.tables.columns import DerivedColumn
-from dplangevin.tables.readings import DateReading
 
 MAX_PREDICATE_LENGTH = 20_000
 OPERATORS = frozenset(

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
@@ -30,8 +29,7 @@ from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussian
 from dplangevin.mechanisms.release import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
-from dplangevin.queries.count import Progress, hide_reader_errors, plan_counts
-from dplangevin.queries.count_table import describe_release
+from dplangevin.queries.count import Progress, describe_release, hide_reader_errors, plan_counts
 from dplangevin.queries.marginals import Axis, find_feature, make_axis, middle_of_range
 from dplangevin.queries.sql import import_optional
 from dplangevin.schema import Feature, NumericColumn, Schema, as_schema
@@ -302,6 +300,8 @@ class SummaryTable:
             is_possible = (scores[:-1] - margins[:-1] <= 0) & (scores[1:] + margins[1:] >= 0)
             is_possible[0] |= not is_possible.any()
             bins = np.flatnonzero(is_possible)
+            from scipy.optimize import isotonic_regression  # slow to import
+
             increasing = np.asarray(isotonic_regression(scores).x)
             value = float(np.clip(np.interp(0.0, increasing, edges), edges[bins[0]], edges[bins[-1] + 1]))
             yield name, ALL_ROWS, f"quantile {q:g}", value, float(edges[bins[0]]), float(edges[bins[-1] + 1])

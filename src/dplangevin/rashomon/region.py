@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -180,6 +181,11 @@ class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
         return [
             self._build_model(theta) for theta in self.release_.certified_points(index)[:, : self.n_models].T
         ]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns of the models' coefficients."""
+        check_is_fitted(self, "models_")
+        return self.models_[0].get_feature_names_out(input_features)  # type: ignore[no-any-return]
 
     def multiplicity(self, X: Any = None) -> RegionTable:
         """Return ranges, ambiguity, discrepancy, coefficients, capacity, reliance, fairness and flip costs.

@@ -26,7 +26,7 @@ from dplangevin.problem import Loss, Problem
 from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
 from dplangevin.schema import CategoricalColumn, DateColumn, HashedColumn, Schema
 from dplangevin.tables import as_matrix, as_table
-from dplangevin.tables.readings import text_of_days
+from dplangevin.tables.cells import text_of_days
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -156,6 +157,11 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
         if hasattr(adapter.estimator, "classes_"):
             self.classes_ = adapter.estimator.classes_
         return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns of the models' coefficients."""
+        check_is_fitted(self, "models_")
+        return self.models_[0].get_feature_names_out(input_features)
 
     def multiplicity(self, X: Any, y: Any = None, **options: Any) -> Multiplicity:
         """Compare the models on PUBLIC inputs X (and labels y): post-processing, at no cost in privacy.

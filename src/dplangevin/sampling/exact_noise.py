@@ -53,6 +53,8 @@ ProbabilityBounds = Callable[[int], tuple[Fraction, Fraction]]
 DECISION_MARGIN = 2.0**-40
 """Exceeds the error of S(b) in double precision, the rounding of b included, by a factor of hundreds."""
 MAX_SCALE = 2.0**50
+MAX_FLOAT_BITS = 1000
+"""Binary digits of a whole number that is surely a finite double, rounded."""
 _BLOCK_SIZE = 1 << 16
 _N_TABLE_NODES = 1 << 15
 _GUARD_DIGITS = 12
@@ -518,15 +520,21 @@ def _round_noisy_sums(
     scale = gaussian_density_scale(deviation)
     grid = public_noise_grid(scale)
     shifts = np.broadcast_to(math.frexp(grid)[1] - 1 - np.asarray(exponents), whole.shape).ravel()
-    flat = np.ravel(whole)
-    largest = max(int(flat.max(initial=0)), -int(flat.min(initial=0))).bit_length()
-    if largest - int(shifts.min(initial=0)) > 62 or shifts.max(initial=0) > 62:
-        flat, shifts = flat.astype(object), shifts.astype(object)
-    flat = flat << np.maximum(-shifts, 0)
-    shifts = np.maximum(shifts, 0)
-    cells = flat >> shifts
-    rest = flat - (cells << shifts)
-    fractions = np.asarray(rest / (np.ones_like(flat) << shifts), float)  # rounded once, whatever their size
+    flat, least = np.ravel(whole), int(shifts.min(initial=0))
+    if flat.dtype != object:
+        largest = max(int(flat.max(initial=0)), -int(flat.min(initial=0))).bit_length()
+        if largest - least > 62 or shifts.max(initial=0) > 62:
+            flat = flat.astype(object)
+    if least < 0:
+        flat, shifts = flat << np.maximum(-shifts, 0).astype(flat.dtype), np.maximum(shifts, 0)
+    places = shifts.astype(flat.dtype)
+    cells = flat >> places
+    rest = flat - (cells << places)
+    # rounded once, whatever their size
+    if shifts.max(initial=0) <= MAX_FLOAT_BITS:
+        fractions = np.ldexp(rest.astype(float), -shifts)
+    else:
+        fractions = np.asarray(rest / (np.ones_like(flat) << places), float)
     noise = sample_rounded_noise(
         scale / grid,
         2.0,

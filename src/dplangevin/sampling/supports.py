@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 from scipy.special import gammainc, gammaln
 
 from dplangevin import _check
@@ -381,6 +380,8 @@ class LensSupport(ConvexSupport):
     def frank_wolfe_gap(self, point: Floats, gradient: Floats) -> float:
         """Bound it by splitting the gradient into the outer normals of the two balls and a rest."""
         normals = np.column_stack([point, point - self.center])
+        from scipy.optimize import nnls  # slow to import
+
         coefficients = nnls(normals, -gradient)[0]
         first, second = -coefficients[0] * point, -coefficients[1] * (point - self.center)
         rest = gradient - first - second

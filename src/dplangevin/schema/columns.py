@@ -10,8 +10,7 @@ from typing import Any, Literal
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.basis import Monotone, SplineBasis
-from dplangevin.tables.cells import label_indices, read_label
-from dplangevin.tables.readings import (
+from dplangevin.tables.cells import (
     DATE_FORMATS,
     DATE_PARTS,
     PART_VALUES,
@@ -21,6 +20,8 @@ from dplangevin.tables.readings import (
     HashReading,
     Reading,
     days_of_text,
+    label_indices,
+    read_label,
     text_of_days,
 )
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.learned import DEFAULT_BUCKETS
-from dplangevin.tables.cells import read_label
-from dplangevin.tables.readings import read_date, text_of_days
+from dplangevin.tables.cells import read_date, read_label, text_of_days
 
 _MAX_CODES, _MAX_TEXTS = 10, 50
 _HEAD = """\

@@ -14,9 +14,8 @@ from typing import Any
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import CategoricalColumn, Column, column_from_dict, refuse_identifier
-from dplangevin.schema.schema import VERSION, Schema, read_target_column
+from dplangevin.schema.schema import LEARN, VERSION, Schema, read_target_column
 
-LEARN = "learn"
 DEFAULT_MAX_CATEGORIES = 32
 UNUSED_CATEGORY = "(no category was common enough)"
 DEFAULT_BUCKETS = 64

@@ -1,4 +1,9 @@
-"""Public schema of a table, read from and written to JSON or TOML."""
+"""Public schema of a table, read from and written to JSON or TOML.
+
+Also the JSON Schema of the file, generated from the rules that read it: editors check and complete a draft with it.
+It accepts every file that loads; some files that it accepts are still refused, since it cannot compare the ends of a
+range or read labels. docs/assets/schemas/schema.json is its text, see `dplangevin.report.file_schemas`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dplangevin import _check, _files, _plain
+from dplangevin._plain import JSON_SCHEMA_DRAFT
 from dplangevin._templates import render_table
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import (
+    COLUMN_KEYS,
+    MAX_BUCKETS,
     MISSING_RULES,
     CategoricalColumn,
     Column,
@@ -21,6 +29,7 @@ from dplangevin.schema.columns import (
     NumericColumn,
     column_from_dict,
 )
+from dplangevin.tables.cells import DATE_FORMATS, DATE_PARTS
 
 if TYPE_CHECKING:
     from dplangevin.schema.learned import LearnableSchema
@@ -56,6 +65,8 @@ def check_products(products: Any, columns: tuple[Column, ...]) -> tuple[tuple[st
 
 
 VERSION = 1
+LEARN = "learn"
+"""What a schema file states in place of a range, categories or classes that the fit is to learn."""
 _MAX_SHOWN_COLUMNS = 6  # in the repr
 
 
@@ -302,3 +313,78 @@ def _to_toml_value(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key} = {_to_toml_value(entry)}" for key, entry in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+_NUMBER, _NAME, _LEARN = {"type": "number"}, {"type": "string"}, {"const": LEARN}
+_RANGE = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
+_LABELS = {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "minItems": 1}
+_NULLABLE_CHOICE = {"enum": [*MISSING_RULES, None]}
+_BASIS = {
+    "type": ["object", "null"],
+    "properties": {
+        "n_knots": {"type": "integer", "minimum": 2},
+        "knots": {"type": "array", "items": _NUMBER},
+        "smooth": {"type": "number", "minimum": 0},
+    },
+    "additionalProperties": False,
+}
+_ENTRIES: dict[str, dict[str, Any]] = {
+    "range": {"anyOf": [_RANGE, _LEARN]},
+    "categories": {"anyOf": [_LABELS, _LEARN]},
+    "dates": {"type": "array", "items": _NAME, "minItems": 2, "maxItems": 2},
+    "hash": {"type": "integer", "minimum": 2, "maximum": MAX_BUCKETS},
+    "transform": {"enum": ["identity", "log1p"]},
+    "missing": _NULLABLE_CHOICE,
+    "basis": _BASIS,
+    "monotone": {"enum": ["increasing", "decreasing", None]},
+    "other": {"enum": ["ignore", "own"]},
+    "as": {"enum": ["label", "text"]},
+    "parts": {"type": "array", "items": {"enum": list(DATE_PARTS)}, "minItems": 1, "uniqueItems": True},
+    "format": {"enum": list(DATE_FORMATS)},
+    "unit": {"type": "number", "exclusiveMinimum": 0},
+    "most": {"type": "integer", "minimum": 1, "maximum": 1000},
+}
+_LEARNED_KEYS = {"range": {"unit"}, "categories": {"most"}}
+
+
+def build_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema, draft 2020-12, of the schema file.
+
+    Examples
+    --------
+    >>> sorted(build_json_schema()["properties"])
+    ['columns', 'missing', 'products', 'row_norm', 'target', 'version']
+    """
+    kinds = [_describe_kind(kind, keys) for kind, keys in COLUMN_KEYS.items()]
+    targets = [
+        _describe_object(
+            {"name": _NAME, "range": _ENTRIES["range"], "unit": _ENTRIES["unit"]}, ["name", "range"]
+        ),
+        _describe_object({"name": _NAME, "classes": _LABELS, "as": _ENTRIES["as"]}, ["name", "classes"]),
+    ]
+    pair = {"type": "array", "items": _NAME, "minItems": 2, "maxItems": 2}
+    return {
+        "$schema": JSON_SCHEMA_DRAFT,
+        "title": "Public schema of a table",
+        **_describe_object(
+            {
+                "version": {"const": VERSION},
+                "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"oneOf": kinds}},
+                "target": {"oneOf": [*targets, {"type": "null"}]},
+                "missing": {"enum": list(MISSING_RULES)},
+                "row_norm": {"type": "number", "exclusiveMinimum": 0},
+                "products": {"type": "array", "items": pair, "uniqueItems": True},
+            },
+            ["columns"],
+        ),
+    }
+
+
+def _describe_kind(kind: str, keys: set[str]) -> dict[str, Any]:
+    """Return the description of a column of one kind."""
+    allowed = sorted({kind} | keys | _LEARNED_KEYS.get(kind, set()))
+    return _describe_object({key: _ENTRIES[key] for key in allowed}, [kind])
+
+
+def _describe_object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

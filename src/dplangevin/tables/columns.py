@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin.tables import cells
-from dplangevin.tables.readings import Reading
+from dplangevin.tables.cells import Reading
 
 Codes = NDArray[np.int64]
 OTHER, MISSING = -1, -2

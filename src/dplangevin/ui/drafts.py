@@ -160,7 +160,7 @@ class Draft:
 
     def parsed_thresholds(self) -> tuple[float, ...]:
         """Return psi of a Rashomon region."""
-        from dplangevin.cli.options import parse_numbers
+        from dplangevin.cli.account import parse_numbers
 
         thresholds = parse_numbers("psi", self.thresholds, "numbers such as 0.01, 0.03")
         if not thresholds:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from dplangevin.cli import _tables, main
+from dplangevin.cli import _io, main
 from dplangevin.cli.main import app, run_command_line
 from dplangevin.datasets import load_income
 from dplangevin.errors import InvalidParameter
@@ -111,15 +111,15 @@ def test_warnings_of_other_libraries_are_not_shown(
         warnings.warn("row 17 holds SECRET", FutureWarning, stacklevel=2)
         return read(*given)
 
-    read = _tables.read_table
-    monkeypatch.setattr("dplangevin.cli._tables.read_table", chatty)
+    read = _io.read_table
+    monkeypatch.setattr("dplangevin.cli._io.read_table", chatty)
     assert run_command_line([*FIT, "--data-norm", "100"]) == 0
     assert "SECRET" not in capsys.readouterr().err
 
 
 def test_no_schema_is_not_said_when_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     for schema in (None, "a schema"):
-        with pytest.raises(InvalidParameter) as caught, _tables.hide_cell_errors(Path("x.csv"), schema):
+        with pytest.raises(InvalidParameter) as caught, _io.hide_cell_errors(Path("x.csv"), schema):
             raise ValueError("could not convert 'SECRET'")
         assert ("without a schema" in str(caught.value)) == (schema is None)
         assert "SECRET" not in str(caught.value)

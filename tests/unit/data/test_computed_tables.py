@@ -23,7 +23,7 @@ from dplangevin import DPAdditiveClassifier, DPLogisticRegression, Ledger, Schem
 from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries import count_file, count_marginals
-from dplangevin.tables import CellColumn, TableFiles, TableQuery, as_table, open_files, postgres as reader
+from dplangevin.tables import CellColumn, TableFiles, TableQuery, as_table, lazy as reader, open_files
 from dplangevin.tables.lazy import query_condition
 from fuzz import _matrix as matrix
 from unit import _postgres

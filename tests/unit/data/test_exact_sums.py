@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin.data import exact_records, exact_sums as exact, integer_grids
-from dplangevin.data.dataset import ArrayDataset
+from dplangevin.data import (
+    ArrayDataset,
+    ArraySource,
+    ScratchDataset,
+    exact_records,
+    exact_sums as exact,
+    integer_grids,
+)
 from dplangevin.data.exact_records import bound_lengths, decide_tie, limit_rows, shorten_rows, whole_slopes
 from dplangevin.data.exact_sums import (
     ExactSums,
@@ -713,6 +719,66 @@ def test_rows_rounded_where_they_lie_are_those_of_a_copy(dtype: type, norm: floa
     wide = np.array([row for block in own.blocks() for row in block.rows]) / grid.unit
     np.testing.assert_array_equal(wide, np.trunc(wide))
     assert ((wide**2).sum(axis=1) <= grid.max_square).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("bits", [20, 24])
+def test_rows_rounded_while_they_are_read_are_those_rounded_afterwards(dtype: type, bits: int) -> None:
+    """Some rows are clipped, some within rounding of the bound, one of zeros; blocks end in between."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((9001, 6)).astype(dtype)
+    X[::7] /= np.linalg.norm(X[::7], axis=1)[:, None]
+    X[5], y = 0, rng.integers(0, 2, 9001).astype(float)
+    problem = Problem(
+        loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2, weight_bound=2.0), n=9001, n_features=6
+    )
+    grid, weights = RowGrid(row_norm=problem.row_norm, row_bits=bits), rng.random(9001)
+    other = RowGrid(row_norm=2 * problem.row_norm, row_bits=bits)
+    for given in (None, weights):
+        expected = ArrayDataset(X, y, problem, given).with_rounded_rows(grid)
+        source = ArraySource(X, y, given)
+        for data in (
+            ArrayDataset(X, y, problem, given, grid=grid),
+            ScratchDataset(source, problem, grid=grid),
+            ScratchDataset(source, problem).with_rounded_rows(grid),
+        ):
+            assert data._rows.dtype == expected._rows.dtype
+            np.testing.assert_array_equal(data._rows, expected._rows)
+            for block, wanted in zip(data.pieces(), expected.pieces(), strict=True):
+                np.testing.assert_array_equal(block.labels, wanted.labels)
+                assert (block.weights is None) == (wanted.weights is None)
+                if wanted.weights is not None:
+                    np.testing.assert_array_equal(block.weights, wanted.weights)
+            assert data.with_rounded_rows(grid) is data  # done twice, it changes nothing
+            assert data.with_rounded_rows(other) is not data
+
+
+def test_limits_of_rows_in_single_precision_are_those_in_double() -> None:
+    rows, _ = table(3000, 6, 11)
+    grid = RowGrid(row_norm=1.0)
+    grid.snap(rows)
+    for bound in (0.7, 2.0, 30.0):
+        transform = IntegerTransform(basis(6, 12), bound, grid)
+        expected = limit_rows(rows, None, 1.0, transform)
+        np.testing.assert_array_equal(limit_rows(rows.astype(np.float32), None, 1.0, transform), expected)
+
+
+@pytest.mark.parametrize("size", [1, 3, 19, 20, 21, 40])
+@pytest.mark.parametrize("classes", [1, 4])
+def test_small_and_large_sums_are_transformed_alike(
+    size: int, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(size)
+    transform = IntegerTransform(basis(size, 13, 1e4), 3.0, RowGrid(row_norm=1.0))
+    words = np.stack(
+        [rng.integers(-(2**44), 2**44, (size, classes)), rng.integers(0, 2**40, (size, classes))]
+    )
+    found = []
+    for most in (0, 1 << 30):
+        monkeypatch.setattr(integer_grids, "MAX_PYTHON_PRODUCTS", most)
+        found.append(transform.apply_transpose(words))
+    np.testing.assert_array_equal(found[0].whole, found[1].whole)
+    np.testing.assert_array_equal(found[0].exponents, found[1].exponents)
 
 
 def test_squares_of_columns_are_those_of_python_integers() -> None:

@@ -173,8 +173,8 @@ def test_a_selection_spends_no_more_than_it_may() -> None:
     assert spec.gamma == 0.05
     draws = NoiseDraws.from_generator(np.random.default_rng(0), seeded=True)
     poisson = replace(spec, law="poisson")
-    for law in (spec, poisson):  # 5% is more than 3 standard errors of 4,000 geometric numbers
-        assert np.mean([sample_n_attempts(law, draws) for _ in range(4_000)]) == exactly(20, rel=0.05)
+    for law in (spec, poisson):  # 10% is more than 3 standard errors of 1,000 geometric numbers
+        assert np.mean([sample_n_attempts(law, draws) for _ in range(1_000)]) == exactly(20, rel=0.1)
 
 
 @pytest.mark.parametrize(("scale", "adjacency"), [(1.2, "replace-one"), (3.0, "add-remove")])

@@ -13,7 +13,16 @@ from dplangevin.papers import gallery
 from dplangevin.papers.gallery._draw import comparison_table
 
 DOCS = Path(__file__).parents[3] / "docs"
-SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error", "tables"}
+SLOW = {
+    "public-mirror-descent",
+    "plateau",
+    "erm-rates",
+    "sco-rates",
+    "counting-error",
+    "clock",
+    "langevin-steps",
+    "tables",
+}
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def test_every_certified_point_is_in_the_set(fitted: RashomonRegion) -> None:
     for model in fitted.models_:
         assert value(model.coef_.T)[0] - base <= 0.1
     assert len(fitted.models_) == len(fitted.models(0.02)) == 5
+    assert tuple(fitted.get_feature_names_out()) == fitted.feature_names_ == ("x0", "x1", "x2")
     assert fitted.privacy_.epsilon() <= 4.0
     assert fitted.privacy_.epsilon() > 3.99
     assert fitted.privacy_.at_delta == 1e-6

@@ -11,17 +11,22 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from dplangevin import DPRidge, _plain, report
+from dplangevin import DPLogisticRegression, DPRidge, Ledger, _plain, report
+from dplangevin.accounting.certificate import certificate_to_plain
 from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Gaussian, Profile, Pure, RenyiCurve, SampledGaussian
 from dplangevin.accounting.plan import CertifiedSpec, plan_from_plain, plan_to_plain
 from dplangevin.accounting.serialize import guarantee_from_plain, guarantee_to_plain
+from dplangevin.audit import Canary, audit, gaussian_claim
 from dplangevin.errors import DplangevinError
 from dplangevin.estimators import model_file
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.problem import Constants
 from dplangevin.queries import Marginals, count_file, count_learned_groups, summarize_table
+from dplangevin.rashomon import RashomonRegion, RashomonSampler
+from dplangevin.report import audit_document, rashomon_document, region_document, write_document
+from dplangevin.report.answer import answer_account, answer_calibration, answer_to_dict
 from dplangevin.report.file_schemas import file_schemas
 from dplangevin.schema import Schema
 
@@ -77,6 +82,33 @@ def _written_files(folder: Path) -> Iterator[tuple[str, Any]]:
     tables = Marginals.from_schema(schema, ways=1, bins=4)
     counts = count_file(folder / "table.csv", schema=schema, marginals=tables, epsilon=1.0, delta=1e-5)
     yield "counts", counts.to_dict()
+    yield "certificate", certificate_to_plain(model.privacy_)
+    ledger = Ledger.create(f"sqlite:///{folder}/l.db")
+    budget = ledger.declare("people", epsilon=9.0, delta=1e-4)
+    count_learned_groups(TABLE, "job", epsilon=1.0, delta=1e-5, ledger=budget)
+    yield "ledger", ledger.export()
+    run = {"n": 1000, "lipschitz": 1.0, "smoothness": 1.0, "step_size": 0.1, "n_steps": 20, "delta": 1e-5}
+    asked = answer_account({**run, "noise_std": 0.1}, reasons=False, with_lower_bound=True, orders=(2.0,))
+    yield "account", answer_to_dict(asked)
+    yield (
+        "account",
+        answer_to_dict(answer_calibration({**run, "epsilon": 1.0}, reasons=False, with_lower_bound=False)),
+    )
+    row = np.zeros((1, 1))
+    pair = Canary(name="one more", first=(row, np.zeros(1)), second=(row, np.ones(1)))
+    attacked = audit(
+        lambda X, y, rng: y.sum() + rng.standard_normal(), claim=gaussian_claim(1.0, 1e-5), canary=pair, runs=4000,
+        random_state=0,
+    )  # fmt: skip
+    yield "audit", json.loads(write_document(audit_document(attacked), folder / "audit.json").read_text())
+    rows, labels = np.column_stack([np.linspace(-0.5, 0.5, 600), np.zeros(600)]), np.arange(600) // 300
+    stated = DPLogisticRegression(data_norm=1.0, classes=[0, 1])
+    region = RashomonRegion(
+        stated, thresholds=[0.1], n_models=2, epsilon=4.0, public_inputs=rows[::60], random_state=0
+    )
+    yield "region", region_document(region.fit(rows, labels), region.multiplicity(), "").plain
+    draws = RashomonSampler(stated, thresholds=0.3, n_models=2, epsilon=1.0, radius=1.0, random_state=0)
+    yield "rashomon", rashomon_document(draws.fit(rows, labels), draws.multiplicity(rows[::60]), "").plain
     yield "counts", count_learned_groups(TABLE, "job", epsilon=1.0, delta=1e-5).to_dict()
 
 

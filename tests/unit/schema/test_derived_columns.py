@@ -19,8 +19,8 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.queries import count_marginals, count_queries
 from dplangevin.schema import LearnableSchema, Schema
 from dplangevin.schema.draft import draft_schema_from_public
-from dplangevin.schema.json_schema import build_json_schema
-from dplangevin.tables.readings import DATE_FORMATS, DateReading, hash_bucket, read_date, text_of_days
+from dplangevin.schema.schema import build_json_schema
+from dplangevin.tables.cells import DATE_FORMATS, DateReading, hash_bucket, read_date, text_of_days
 
 ENTRIES: dict[str, Any] = {
     "day": {"dates": ["2015-01-01", "2026-12-31"], "parts": ["trend", "quarter", "month", "weekday", "hour"]},

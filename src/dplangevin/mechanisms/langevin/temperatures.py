@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._search import find_root
 from dplangevin.accounting.registry import find_theorem
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.law_guarantees import gibbs_temperature, mean_gradient_sensitivity
@@ -312,7 +312,7 @@ def _calibrate_last(
 
     guess = math.log(gibbs_temperature(constants, mu))
     try:
-        root = float(brentq(log_overspend, guess - 12, guess + 12, xtol=1e-12))
+        root = float(find_root(log_overspend, guess - 12, guess + 12, xtol=1e-12))
     except ValueError:
         raise CalibrationFailed(
             "no inverse temperature meets the target; choose epsilon closer to 1."

@@ -9,10 +9,10 @@ from typing import final
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import brentq
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._search import find_root
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.newton import (
@@ -232,5 +232,5 @@ def _project_on_ball(values: Floats, vectors: Floats, point: Floats, radius: flo
     top = float(values[-1]) * (float(np.linalg.norm(point)) / radius - 1) * (1 + 1e-12)
     if not excess(top) <= 0:  # the point is outside by rounding only
         return point
-    nu = float(brentq(excess, 0.0, top, xtol=1e-300, rtol=8.9e-16, maxiter=500))
+    nu = float(find_root(excess, 0.0, top, xtol=1e-300, rtol=8.9e-16, max_steps=500))
     return np.asarray(vectors @ (inside * (values / (values + nu))))

@@ -12,15 +12,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from scipy.interpolate import CubicSpline
-from scipy.optimize import brentq
 from scipy.special import gammaincc, gammainccinv, gammaincinv, gammaln
 
 from dplangevin._arrays import Floats
-from dplangevin._search import bisect_safe_side, golden_section_minimum
+from dplangevin._search import bisect_safe_side, find_root, golden_section_minimum
 from dplangevin.accounting.generalized_gaussian import (
     absolute_moment,
     fisher_information,
@@ -118,7 +116,7 @@ class CubeNoiseError:
             return float((weights * density) @ -np.expm1(np.minimum(inside, 0.0))) - beta
 
         low, high = math.log(float(gammaincinv(self.k + 1, _TAIL_PROBABILITY)) * least), math.log(top * most)
-        return math.exp(float(brentq(excess, low, high, xtol=1e-12)))
+        return math.exp(float(find_root(excess, low, high, xtol=1e-12)))
 
     def margin(self, level: float) -> float:
         """Return the u with Pr[|x_1| <= u] = level."""
@@ -134,7 +132,7 @@ class CubeNoiseError:
             density = np.exp(self.k * np.log(radii) - radii - gammaln(self.k + 1))
             return float((weights * density) @ (1 - inside(u / radii))) - (1 - level)
 
-        return math.exp(float(brentq(excess, math.log(1e-12), math.log(ends[1] * most), xtol=1e-12)))
+        return math.exp(float(find_root(excess, math.log(1e-12), math.log(ends[1] * most), xtol=1e-12)))
 
     def power_mean(self, q: float) -> float:
         """Return (E |x_1|^q)^{1/q}."""
@@ -167,7 +165,9 @@ class CubeNoiseError:
         return math.exp(bisect_safe_side(is_above, 0.0, math.log(1e-3 / self.k), rounds=50))
 
     @cached_property
-    def _log_cdf_spline(self) -> CubicSpline:
+    def _log_cdf_spline(self) -> Any:
+        from scipy.interpolate import CubicSpline  # slow to import
+
         grid = np.linspace(*self._max_range, 401)
         return CubicSpline(grid, self._log_max_cdf(grid))
 
@@ -181,6 +181,8 @@ class CubeNoiseError:
     @cached_property
     def _marginal_cdf(self) -> tuple[Callable[[Floats], Floats], float]:
         """The distribution function P(|u_1| <= a), and the smallest a at which it is 1."""
+        from scipy.interpolate import CubicSpline  # slow to import
+
         grid = np.linspace(0.0, self._max_coordinate, 801)
         total = CubicSpline(grid, self._marginal_density(grid)).antiderivative()
         return lambda levels: np.minimum(

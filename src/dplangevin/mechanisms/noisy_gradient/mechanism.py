@@ -320,9 +320,9 @@ def run_descent(
 ) -> tuple[Floats, dict[int, Floats]]:
     """Run the descent on noisy gradients, and return the released value and the iterates that the guarantee covers.
 
-    It begins at `position`, or else at `start`; `save_position` is called with every position, and `stop` may end it.
-    With `averaging` the total is the running average of the iterates that the steps lead to, otherwise their sum. With
-    gated weights the value is the means of the windows, [3, p].
+    The descent resumes at `position` if one is given, and otherwise begins at `start`. `save_position` is called after
+    every step, and `stop` may end the run early. The running total is an average of the iterates if `averaging` is
+    given, and otherwise their sum. With gated weights the released value holds the means of the three windows, [3, p].
     """
     covered_steps = _covered_steps(spec, steps)
     window_weights = _window_weights(spec, steps)

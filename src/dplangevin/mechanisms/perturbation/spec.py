@@ -191,6 +191,8 @@ class ObjectivePerturbationTheorem(
 ):
     """Pure DP: Delta / density_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_density_scale).
 
+    For the logistic loss the first two terms are bounded together, by less: `gamma_minimizer_cost`.
+
     An exact run releases a rounding of the ideal minimiser, so its last term is 0. M is the curvature of one record
     (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add k dist(theta, set)^2 / 2 to both
     objectives, which changes nothing in the proof, and let k grow.
@@ -209,8 +211,8 @@ class ObjectivePerturbationTheorem(
     def derive_guarantee(self, constants: Constants, spec: ObjectivePerturbationSpec) -> Guarantee:
         if spec.noise != "gamma":
             raise self.refuse(f"noise={spec.noise!r} gives no pure guarantee", "Use noise='gamma'.")
-        noise = constants.gradient_sensitivity / spec.density_scale
-        total = round_up(noise + sum(curvature_and_solver_costs(self, constants, spec)))
+        _, solver = curvature_and_solver_costs(self, constants, spec)
+        total = round_up(gamma_minimizer_cost(constants, spec.density_scale) + solver)
         return self.guarantee(
             constants,
             spec,
@@ -323,6 +325,41 @@ def determinant_cost(constants: Constants) -> float:
     return (constants.hessian_rank or 1) * math.log1p(curvature / total_ridge(constants))
 
 
+def gamma_minimizer_cost(constants: Constants, density_scale: float) -> float:
+    """Return the cost of the exact minimiser with Gamma-norm noise: of its noise and its determinant together.
+
+    They add up, except for a logistic loss: there the record that changes the determinant has a slope a of its own, at
+    which its gradient is at most a L / C and its curvature a (1 - a) weight |x|^2, so that both are largest at once
+    nowhere. With g' the gradient of the other record (none under add-remove) the cost is
+
+        |g'| / s + max over a of a L / (C s) + log(1 + 4 a (1 - a) M / Lambda),      |g'| <= L.
+    """
+    separate = constants.gradient_sensitivity / density_scale + determinant_cost(constants)
+    slope = constants.logistic_slope_bound
+    if slope is None or slope <= 0.5 or constants.hessian_rank != 1:
+        return separate
+    other = constants.lipschitz / density_scale if constants.adjacency == "replace-one" else 0.0
+    joint = _max_logistic_cost(
+        constants.lipschitz / (slope * density_scale), 4 * math.expm1(determinant_cost(constants)), slope
+    )
+    return min(separate, other + joint)
+
+
+def _max_logistic_cost(gradient: float, curvature: float, slope_bound: float) -> float:
+    """Return max of f(a) = gradient a + log(1 + curvature a (1 - a)) for a in [1/2, slope_bound], from above.
+
+    f is concave, so any of its tangents bounds it; the one at the root of f' is (nearly) flat.
+    """
+    half = (
+        2 - gradient
+    ) / 2  # f'(a) = 0: gradient curvature a^2 + curvature (2 - gradient) a = gradient + curvature
+    root = (math.hypot(half, math.sqrt(gradient * (gradient / curvature + 1))) - half) / gradient
+    a = min(max(root, 0.5), slope_bound)
+    inside = 1 + curvature * a * (1 - a)
+    tangent = gradient + curvature * (1 - 2 * a) / inside
+    return gradient * a + math.log(inside) + max(tangent * (slope_bound - a), tangent * (0.5 - a))
+
+
 def calibrate_objective_perturbation(
     constants: Constants,
     *,
@@ -365,9 +402,14 @@ def calibrate_objective_perturbation(
             f"raise ridge (at {enough:g} half of epsilon is left for the noise)."
         )
     if delta == 0:
-        return _make_spec(
-            constants, constants.gradient_sensitivity / remaining * (1 + 1e-14), solver, "gamma", coef_bound
+        separate = constants.gradient_sensitivity / remaining * (1 + 1e-14)
+        if gamma_minimizer_cost(constants, separate) >= remaining + determinant_cost(constants):
+            return _make_spec(constants, separate, solver, "gamma", coef_bound)
+        budget = (remaining + determinant_cost(constants)) * (1 - 1e-14)
+        scale = bisect_safe_side(
+            lambda s: gamma_minimizer_cost(constants, s) <= budget, separate, separate / 1e3, relative=1e-12
         )
+        return _make_spec(constants, scale, solver, "gamma", coef_bound)
     scale = _find_least_gaussian_noise(constants, epsilon - solver, delta)
     while True:
         spec = _make_spec(constants, scale, solver, "gaussian", coef_bound)

@@ -1,28 +1,71 @@
 """Coordinates from noisy second moments with a floor under their eigenvalues: functions of released values alone.
 
-With e the estimated second moments along the directions U of a release and f the edge of its noise, B = U (e + c f)
-^ -1/2, c from 1/4 (uneven spectra) to 1 (even ones). Directions far above the floor become white; what noise hides is
-scaled by one number, so that rows do not get long there, however many columns there are. R^2 = sum e / (e + c f) is an
-effective dimension.
+With e the estimated second moments along the directions U of a release and f the edge of its noise, B = U (e + f / 4)
+^ -1/2. Directions far above the floor become white; what noise hides is scaled by one number, so that rows do not get
+long there, however many columns there are. R^2 = sum e / (e + f / 4) is an effective dimension.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from dplangevin._arrays import Floats
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
-from dplangevin.mechanisms.whitened.whitening import Spectrum, WhiteningTransform, noisy_spectrum
+from dplangevin.mechanisms.whitened.whitening import WhiteningTransform
 
-MIN_FLOOR, UNEVENNESS_AT_MIN_FLOOR = 0.25, 0.5
-"""The floor under eigenvalues, in units of the edge of the noise, of spectra at least this uneven. It is 1 for an even
-spectrum, which has little to whiten, and geometric in between."""
-MAX_FURTHER_EDGE = 1.0
+FLOOR = 0.25
+"""The floor under eigenvalues, in units of the edge of the noise."""
+MAX_FURTHER_EDGE = 2.0
 """Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget."""
-MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.06, 0.14
-"""The noise that a step may give to a score, for an even spectrum (or one that noise hides) and for one with all of the
-second moment in few directions: a steep spectrum leaves more to be learned late. Without a release it is their mean."""
+MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.09, 0.19
+"""The noise that a step may give to a score, for an even spectrum and for one with all of the second moment in few
+directions: a steep spectrum leaves more to be learned late. Without a release it is their mean."""
+REDUCTION_IN_WHITE_ROWS = 0.6
+"""By how much of itself this noise is less where all directions are white: then little is left for more time."""
+EIGENVALUES_PER_BLOCK = 256
+
+
+class MomentEstimate(NamedTuple):
+    """Estimated second moments along the eigenvectors of a noisy release.
+
+    Parameters
+    ----------
+    values : u' M u for each eigenvector u of the release, M the second moment without noise. vectors : in columns.
+    above_noise : which eigenvalues of the release are beyond the edge of the noise. edge : f = noise_std sqrt(2 p).
+    """
+
+    values: Floats
+    vectors: Floats
+    above_noise: NDArray[np.bool_]
+    edge: float
+
+
+def estimate_moments(noisy: Floats, noise_std: float) -> MomentEstimate:
+    """Estimate the second moments along the directions of a release, for spectra of any shape.
+
+    Let v_i, u_i be the eigenvalues and eigenvectors of M + N. By Stein's identity E u_i' N u_i = noise_std^2 E sum_j 1
+    / (v_i - v_j) over j other than i, so that v_i less this sum estimates u_i' M u_i without bias, and all of them add
+    up to the trace. Close pairs make single estimates noisy and move them towards each other's side; second moments
+    rise with v, so that an isotonic regression pools such pairs, where their errors cancel.
+    """
+    size = len(noisy)
+    edge = noise_std * math.sqrt(2 * size)
+    eigenvalues, vectors = np.linalg.eigh(noisy)
+    # signs are arbitrary; fix them, so that sums in another order give the same coordinates up to rounding
+    vectors *= np.where(np.cos(1.0 + np.arange(size)) @ vectors < 0, -1.0, 1.0)
+    shifts = np.empty(size)
+    for start in range(0, size, EIGENVALUES_PER_BLOCK):
+        block = slice(start, start + EIGENVALUES_PER_BLOCK)
+        gaps = eigenvalues[block, None] - eigenvalues
+        shifts[block] = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps != 0).sum(axis=1)
+    values = isotonic_regression(eigenvalues - noise_std**2 * shifts).x
+    return MomentEstimate(np.maximum(values, edge / (2 * size)), vectors, eigenvalues > edge, edge)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,7 +80,7 @@ class RidgeCoordinates:
     above_noise : which directions of the last release stand above its noise.
     integer_transform : the same in integers, for rows on a grid; else None.
     n_releases : how many second moments they are made of.
-    unevenness : of the spectrum of the first of them, from 0 (even, or hidden by noise) to 1.
+    unevenness : of the second moments that the first of them shows, from 0 (even, or hidden by noise) to 1.
     """
 
     n_columns: int
@@ -56,25 +99,25 @@ class RidgeCoordinates:
     @property
     def score_noise(self) -> float:
         """Standard deviation of the noise that a step may give to a score."""
-        return MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * self.unevenness
+        white = self.effective_dimension / self.n_columns
+        spread = MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * self.unevenness
+        return spread * (1 - REDUCTION_IN_WHITE_ROWS * white)
 
     def refine(self, noisy: Floats, noise_std: float, grid: RowGrid | None) -> RidgeCoordinates:
         """Return the coordinates that another release gives: the second moment of rows over R in the present ones."""
-        spectrum = noisy_spectrum(noisy, noise_std, two_releases=False)
-        unevenness = self.unevenness if self.n_releases else measure_unevenness(spectrum)
-        floor = MIN_FLOOR ** min(unevenness / UNEVENNESS_AT_MIN_FLOOR, 1.0)
-        scales = (spectrum.values + floor * spectrum.edge) ** -0.5
-        dimension = float(spectrum.values @ scales**2)
-        basis = spectrum.vectors * scales
+        estimate = estimate_moments(noisy, noise_std)
+        scales = (estimate.values + FLOOR * estimate.edge) ** -0.5
+        dimension = float(estimate.values @ scales**2)
+        basis = estimate.vectors * scales
         if self.transform is not None:
             basis = (self.transform.basis / self.transform.bound) @ basis
         refined = replace(
             self,
             transform=WhiteningTransform(basis, math.sqrt(dimension)),
             effective_dimension=dimension,
-            above_noise=spectrum.above_noise.astype(float),
+            above_noise=estimate.above_noise.astype(float),
             n_releases=self.n_releases + 1,
-            unevenness=unevenness,
+            unevenness=self.unevenness if self.n_releases else measure_unevenness(estimate.values),
         )
         return refined if grid is None else refined._round_to_integers(grid)
 
@@ -92,7 +135,6 @@ class RidgeCoordinates:
         return self.effective_dimension * edge <= MAX_FURTHER_EDGE
 
 
-def measure_unevenness(spectrum: Spectrum) -> float:
-    """Return the fraction of the second moment above the noise of a release, less what an even spectrum would have."""
-    shown = float(spectrum.values[spectrum.above_noise].sum() / spectrum.values.sum())
-    return max(shown - float(spectrum.above_noise.mean()), 0.0)
+def measure_unevenness(moments: Floats) -> float:
+    """Return 1 less the fraction of directions that as many equal ones with the same sums and squares would be."""
+    return float(1 - moments.sum() ** 2 / (len(moments) * (moments**2).sum()))

@@ -20,7 +20,7 @@ from dplangevin.mechanisms.constant_model import (
 from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid, release_gradient
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
-from dplangevin.mechanisms.ridge_whitened.coordinates import MIN_FLOOR, RidgeCoordinates
+from dplangevin.mechanisms.ridge_whitened.coordinates import FLOOR, RidgeCoordinates
 from dplangevin.mechanisms.ridge_whitened.spec import PlannedDescent, RidgeWhitenedSpec
 from dplangevin.mechanisms.whitened.whitening import row_weights, second_moment_sum
 from dplangevin.problem import Problem, WholeSpace
@@ -76,7 +76,7 @@ class RidgeWhitenedDescent(FitMechanism[RidgeWhitenedSpec]):
 
 def row_grid(spec: RidgeWhitenedSpec, problem: Problem) -> RowGrid:
     """Return the grid to which the rows of an exact run are rounded; further moments see below the first floor."""
-    floor = MIN_FLOOR * spec.moment_noise_std * (2 * problem.n_columns) ** 0.5
+    floor = FLOOR * spec.moment_noise_std * (2 * problem.n_columns) ** 0.5
     least = floor ** min(spec.max_moment_releases, 2)
     return public_row_grid(problem, row_bits=24 if least < MIN_FLOOR_OF_COARSE_ROWS else 20)
 

@@ -21,10 +21,10 @@ FURTHER_BUDGET_FRACTION = 0.05
 """Fraction of the budget (in mu^2) for each moment after the first."""
 MAX_EDGE = 1.0
 """Edge of the noise, in squared row norms, from which no eigenvalue can stand above it, and no moment is released."""
-STEP_CAP_PER_CLASS = 2.0
-"""Largest step of a softmax model in a direction of second moment 1, over the number of classes: the curvature of its
-loss is p (1 - p) for a class of probability p, and not 1/2."""
-SOFTMAX_CLIP = 0.25
+STEP_CAP_PER_CLASS = 0.5
+"""Largest step of a softmax model in a direction of second moment 1, times the clip, over the number of classes: half
+of what is stable, since the curvatures of a record's clipped slopes add up to at most twice the clip over K classes."""
+SOFTMAX_CLIP = 0.125
 """Norm to which slopes of several scores are clipped."""
 FRACTION_MARGIN = 1e-6
 """By how much a further moment costs less than its fraction: more than any rounding."""
@@ -91,7 +91,7 @@ def first_edge(request: Request) -> float:
 def step_cap(problem: Problem, is_softmax: bool) -> float:
     """Return the largest step in a direction of second moment 1."""
     if is_softmax:
-        return STEP_CAP_PER_CLASS * problem.loss.score_dimension / problem.bounds.weight_bound
+        return STEP_CAP_PER_CLASS / SOFTMAX_CLIP * problem.loss.score_dimension / problem.bounds.weight_bound
     return 1 / (problem.loss.step_curvature * problem.bounds.weight_bound)
 
 
@@ -112,10 +112,9 @@ def _explain_plan(
     further = spec.further_fraction * rest
     moments = (
         f"{first:.0%} of the privacy budget (in mu^2) is spent on the feature second-moment matrix, whose noise has "
-        f"the edge {first_edge(request):.2g} of the squared row norm: coordinates are white above a quarter of it, or "
-        "above it where the spectrum turns out to be even; up to "
-        f"{spec.max_moment_releases - 1} further moments in these coordinates, {further:.0%} each, follow where what "
-        "was released shows that they are worth it"
+        f"the edge {first_edge(request):.2g} of the squared row norm: coordinates are white above a quarter of it; up "
+        f"to {spec.max_moment_releases - 1} further moments in these coordinates, {further:.0%} each, follow where "
+        "what was released shows that they are worth it"
         if first
         else "no feature second-moment matrix is released: no eigenvalue would stand above its noise"
     )

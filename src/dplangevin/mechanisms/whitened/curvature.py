@@ -2,7 +2,7 @@
 
 In whitened coordinates the curvature is near a multiple of the identity, so that a small fraction of the budget shows
 all of it. A record adds v v' with v = sqrt(a min(h'', M) / (k M)) B' x / R, a = min(w, k R^2 / |B' x|^2), M a function
-of what was released before (`one_step.limit_curvature`): |v| <= 1 is checked on the very numbers that are summed,
+of what was released before (`elliptical_rows.limit_curvature`): |v| <= 1 is checked on the very numbers that are summed,
 whatever B, R, M and the record are. Exact runs truncate v to whole steps, and their sums over records have no rounding
 error (docs/theory/one_step_intervals.md, section 2).
 """
@@ -226,15 +226,15 @@ def _release_exact_curvature(
 def _record_factors(
     loss: Loss, scores: Floats, labels: Floats, weights: Floats, lengths: Floats, largest: float
 ) -> tuple[Floats, Floats]:
-    """Return sqrt(a min(h'', M) / (k M)) of each record, M `largest`, and its two squared slopes in [0, 1].
+    """Return sqrt(min(w h'' / (k M), R^2 / |B' x|^2)) of each record, M `largest`, and its squared slopes in [0, 1].
 
     lengths : |B' x| / R.
     """
     scores = np.nan_to_num(scores, nan=0.0, posinf=1e300, neginf=-1e300)
-    curvatures = np.clip(np.nan_to_num(loss.curvature(scores, labels)), 0.0, largest) / largest
+    curvatures = np.maximum(np.nan_to_num(loss.curvature(scores, labels)), 0.0)
     slopes = np.nan_to_num(np.clip(loss.slope(scores, labels) / loss.slope_bound, -1.0, 1.0)) ** 2
-    shares = np.minimum(weights / CURVATURE_ROW_FACTOR, 1 / lengths**2)
-    factors = np.sqrt(np.clip(np.nan_to_num(shares, nan=0.0), 0.0, 1.0) * curvatures)
+    shares = np.minimum(weights * curvatures / (CURVATURE_ROW_FACTOR * largest), 1 / lengths**2)
+    factors = np.sqrt(np.nan_to_num(shares, nan=0.0, posinf=0.0))
     weighted = np.clip(np.nan_to_num((weights * lengths) ** 2, nan=0.0, posinf=0.0), 0.0, 1.0) * slopes
     return factors, np.stack([weighted, slopes])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,8 @@ from dplangevin.mechanisms.whitened.curvature import (
     check_curvature_problem,
     release_curvature,
 )
-from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step, limit_curvature
+from dplangevin.mechanisms.whitened.elliptical_rows import limit_curvature
+from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
 from dplangevin.mechanisms.whitened.postprocessing import (
     DescentStart,
     ScoreNoise,
@@ -308,17 +310,36 @@ def whitening_geometry(spec: WhitenedSpec, moments: Floats, grid: RowGrid | None
         spec.n_moment_releases == 2,
         spec.row_norm_factor,
     )
-    if not (
-        geometry := whiten_first_release(moments[0], noise, two_releases, row_norm_factor)
-    ).spectrum.above_noise.all():
-        row_norm_factor = 1.0
-        geometry = whiten_first_release(moments[0], noise, two_releases, row_norm_factor)
-    if grid is not None:
-        geometry = geometry.round_to_integers(grid)
+    if grid is None:
+        geometry, row_norm_factor = _first_geometry(moments[0], noise, two_releases, row_norm_factor, None)
+    else:
+        geometry, row_norm_factor = _last_first_geometry(
+            moments[0].tobytes(), len(moments[0]), noise, two_releases, row_norm_factor, grid
+        )
     if len(moments) == 1:
         return geometry
     geometry = whiten_second_release(geometry, moments[1], noise, row_norm_factor)
     return geometry if grid is None else geometry.round_to_integers(grid)
+
+
+def _first_geometry(
+    noisy: Floats, noise: float, two_releases: bool, row_norm_factor: float, grid: RowGrid | None
+) -> tuple[WhitenedGeometry, float]:
+    """Return the coordinates of a first release, and the row norm factor that it leaves for the second."""
+    geometry = whiten_first_release(noisy, noise, two_releases, row_norm_factor)
+    if row_norm_factor != 1 and not geometry.spectrum.above_noise.all():
+        row_norm_factor = 1.0
+        geometry = whiten_first_release(noisy, noise, two_releases, row_norm_factor)
+    return geometry if grid is None else geometry.round_to_integers(grid), row_norm_factor
+
+
+@lru_cache(maxsize=1)
+def _last_first_geometry(
+    noisy: bytes, size: int, noise: float, two_releases: bool, row_norm_factor: float, grid: RowGrid
+) -> tuple[WhitenedGeometry, float]:
+    """Return the same for moments on a public grid; a run asks for it before and after its second release."""
+    moments = np.frombuffer(noisy).reshape(size, size)
+    return _first_geometry(moments, noise, two_releases, row_norm_factor, grid)
 
 
 def step_sizes(

@@ -9,7 +9,7 @@ whitened coordinates q, q* the minimiser of its expectation, H its curvature the
 where xi ~ N(0, s^2 I) with 1 / s^2 = sum 1 / s_t^2, and e = grad F(q*) has covariance J / n. Whatever steps, momentum
 and convergence were, the points enter through the gradients at them alone: K^-1 (K qbar - gbar) is the minimiser plus
 noise of ONE gradient that had nearly the whole budget of the descent. rem_t, the part of grad F(v_t) that is not linear
-in v_t, is computed for elliptical rows (`_EllipticalRows`); labels cancel in it.
+in v_t, is computed for elliptical rows (`elliptical_rows.py`); labels cancel in it.
 
 K is the noisy curvature, shrunk towards a multiple of what elliptical rows would have, by James-Stein with known noise.
 theta = B q has the prior N(0, tau^2), tau = coef_bound / (2 row_norm) or four times the root mean square of the
@@ -25,9 +25,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
 
-from dplangevin.mechanisms.whitened.curvature import CurvatureLimit, WhitenedCurvature
+from dplangevin.mechanisms.whitened.curvature import WhitenedCurvature
+from dplangevin.mechanisms.whitened.elliptical_rows import EllipticalRows, describe_rows, limit_curvature
+from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
 from dplangevin.problem import Problem
 
@@ -36,12 +37,12 @@ MIN_RELATIVE_EIGENVALUE = 0.05
 """Smallest eigenvalue of the estimated curvature over that of its guess."""
 MIN_TRACE_DEVIATIONS = 2.0
 """The guess has at least this many standard deviations of the noise of a trace."""
-MIN_GUESS_EIGENVALUE = 0.02
-"""Smallest eigenvalue of the guess over the curvature across the coefficients."""
 MAX_SIZE_FACTOR = 2.0
 """Largest factor by which the nonlinear part of elliptical rows is scaled to the released curvature."""
 WINDOW_BIAS_FACTOR = 0.1
 """Weight of the squared nonlinearity, most of which is computed, against variance in the choice of the first step."""
+PRIOR_SHARE = 1.0
+"""Standard deviation of the public prior over the planner's bound on a coefficient of rows of norm 1."""
 MIN_PRIOR_WIDTHS = 4.0
 """The prior is at least this many times as wide as the root mean square of the released coefficients."""
 MIN_CURVED_DEVIATIONS = 2.5
@@ -54,8 +55,6 @@ OUTSIDE_SPECTRUM = 1.1
 """An eigenvalue lies below the spectrum of noise if it is further from the mean than this many times its edge."""
 MAX_DOUBT = 0.8
 """Largest relative effect of a curvature's noise for which Newton steps are lengthened."""
-MAX_CUT_SHARE, MIN_CURVATURE_SHARE = 0.1, 0.01
-"""Share of their curvature that elliptical rows lose to the limit on a record's, and the least limit over the bound."""
 UNKNOWN_DEVIATIONS = 2.0
 """Curvature, in deviations of its noise, of directions where it is unknown, for the noise of decisions: rows that have
 a component there make the curvature positive."""
@@ -63,9 +62,6 @@ N_ROUNDS, N_CENTERS = 3, 3
 """Rounds for the error of the curvature, and points around which the loss is expanded: the released answer first, then
 the same with the mean score of the estimate, as answers that have not converged are off above all there."""
 AUXILIARY_PREFIX = "one_step_"
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-_QUANTILES = ndtri((np.arange(500) + 0.5) / 500)
 
 
 class DescentRecord(NamedTuple):
@@ -108,10 +104,12 @@ class OneStepEstimate:
     dispersion : mean squared slope where it was released, else None.
     slope_ratio, slope_ratio_std : where squared slopes were released, the variance of the gradients over the curvature,
         1 or less for a likelihood, and its standard error due to noise.
+    row_metric : of a logistic loss, M [p, p] with x' M x the squared length of a whitened row x over its bound.
+    curvature_limit : of a logistic loss, the curvature of a row of length 1 that counted at most (`CurvatureLimit`).
     """
 
     ARRAY_NAMES: ClassVar[tuple[str, ...]] = (
-        "center", "sampling", "noise", "prior", "curvature", "answer_noise", "flat",
+        "center", "sampling", "noise", "prior", "curvature", "answer_noise", "flat", "row_metric",
     )  # fmt: skip
     center: Floats
     sampling: Floats
@@ -124,6 +122,8 @@ class OneStepEstimate:
     dispersion: float | None = None
     slope_ratio: float | None = None
     slope_ratio_std: float | None = None
+    row_metric: Floats | None = None
+    curvature_limit: float | None = None
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return what a release keeps: single precision, whose rounding hides the last digits of noisy sums."""
@@ -140,80 +140,8 @@ class OneStepEstimate:
         own = {name[size:]: value for name, value in arrays.items() if name.startswith(AUXILIARY_PREFIX)}
         if not own:
             return None
-        arrays = {name: own.pop(name) for name in cls.ARRAY_NAMES}
+        arrays = {name: own.pop(name) for name in cls.ARRAY_NAMES if name in own}
         return cls(**arrays, **{name: float(value) for name, value in own.items()})  # type: ignore[arg-type]
-
-
-class _EllipticalRows(NamedTuple):
-    """What is assumed of the rows where the path does not show it: z = A (c + (I - c c') g), g elliptical.
-
-    A is the root of their second moment, c the direction in which they are constant.
-    """
-
-    root: Floats
-    constant: Floats
-    kind: str
-    largest: float
-
-    def split(self, point: Floats) -> tuple[float, Floats, float]:
-        """Return the mean of the scores at q = A^-1 point, the rest of the point, and their standard deviation."""
-        mean = float(self.constant @ point)
-        across = point - mean * self.constant
-        return mean, across, float(np.linalg.norm(across))
-
-    def slopes_at(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Return the slopes of these scores, without labels, and their curvatures."""
-        if self.kind == "logistic":
-            slopes = expit(scores)
-            return slopes, slopes * (1 - slopes)
-        slopes = np.exp(np.minimum(scores, math.log(self.largest) + 1))
-        return slopes, slopes
-
-    def law_at(self, point: Floats) -> tuple[Floats, Floats]:
-        """Return the mean slope times row, without labels, and the mean curvature, at q = A^-1 point."""
-        c, (mean, across, spread) = self.constant, self.split(point)
-        along = across / max(spread, 1e-300)
-        slopes, curvatures = self.slopes_at(mean + spread * _NODES)
-        b0, b1 = float(_WEIGHTS @ slopes), float(_WEIGHTS @ (slopes * _NODES))
-        a0, a1, a2 = (float(_WEIGHTS @ (curvatures * _NODES**j)) for j in range(3))
-        curvature = a0 * np.eye(len(point)) + (a2 - a0) * np.outer(along, along)
-        curvature += a1 * (np.outer(c, along) + np.outer(along, c))
-        return b0 * c + b1 * along, curvature
-
-    def curvature_at(self, q: Floats) -> Floats:
-        """Return the mean curvature at q, in its coordinates, none of whose directions is quite flat."""
-        values, vectors = np.linalg.eigh(self.law_at(self.root * q)[1])
-        level = max(float(np.median(values)), 1e-12)
-        shape = (vectors * np.maximum(values, MIN_GUESS_EIGENVALUE * level)) @ vectors.T
-        return np.asarray(shape * np.outer(self.root, self.root))
-
-    def move_center(self, q: Floats, move: Floats, covariance: Floats) -> Floats:
-        """Return q after a move of this noise: of its mean score, and of the rest as far as that exceeds the noise."""
-        mean, across, spread = self.split(self.root * move)
-        noise = float(self.root**2 @ np.diag(covariance))
-        factor = max(1 - noise / max(spread**2, 1e-300), 0.0)
-        return np.asarray(q + (mean * self.constant + factor * across) / self.root)
-
-
-def limit_curvature(
-    geometry: WhitenedGeometry, problem: Problem, first_moment: Floats, answer: Floats
-) -> CurvatureLimit:
-    """Return the curvature of a record's loss that counts at most, a function of released and public values alone.
-
-    The noise of the released curvature is scaled to it. The bound of the loss may be far above the curvature of any
-    record: at rare labels and small rates. The smallest limit is taken that elliptical rows exceed by no more than a
-    fixed share of their mean curvature at the released answer.
-    """
-    bound, rows = problem.loss.typical_curvature_bound, _describe_rows(geometry, problem, first_moment)
-    if rows is None:
-        return CurvatureLimit(bound)
-    mean, _, spread = rows.split(rows.root * answer)
-    curvatures = np.sort(np.minimum(rows.slopes_at(mean + spread * _QUANTILES)[1], bound))[::-1]
-    sums = np.cumsum(curvatures)
-    above = sums - np.arange(1, len(sums) + 1) * curvatures  # what exceeds each of them
-    index = int(np.searchsorted(above, MAX_CUT_SHARE * sums[-1], side="right")) - 1
-    limit = max(float(curvatures[index]), MIN_CURVATURE_SHARE * bound)
-    return CurvatureLimit(limit, float(np.minimum(curvatures, limit).sum() / max(float(sums[-1]), 1e-300)))
 
 
 def estimate_one_step(
@@ -231,7 +159,7 @@ def estimate_one_step(
     basis = geometry.transform.basis / problem.row_norm
     inside, flat = _separate_flat_directions(basis, curvature, flat_directions)
     inside, unknown = _separate_unknown_directions(inside, geometry, curvature)
-    rows = _describe_rows(geometry, problem, first_moment)
+    rows = describe_rows(geometry, problem, first_moment)
     guess = _guess_curvature(rows, geometry, curvature, record.answer, inside)
     # from here on coordinates are c = W' q, in which the noise is as white as in q
     released, left, first_root = shrink_curvature(
@@ -247,11 +175,12 @@ def estimate_one_step(
     to_theta = basis @ np.column_stack([inside, unknown])
     to_theta = to_theta - flat @ (flat.T @ to_theta)
     covariance = released / problem.n * (ratio or 1.0)
-    scale = _prior_scale(
-        problem, released, covariance, variance, to_theta[:, :size], inside.T @ record.answer
+    estimates = (inside.T @ record.answer, point - np.linalg.solve(released, gradients))
+    scale = max(
+        _prior_scale(problem, released, covariance, variance, to_theta[:, :size], each) for each in estimates
     )
     prior, known = to_theta.T @ to_theta / scale**2, np.eye(to_theta.shape[1])[:, :size]
-    center, longer = record.answer, _doubt_of_weak_curvature(released, left, first_root)
+    center, lengthening = record.answer, _newton_step_lengthening(released, left, first_root)
     for _ in range(1 if rows is None else N_CENTERS):
         turn = _move_curvature(rows, record.answer, center, inside)
         matrix, root = turn @ released @ turn.T, turn @ first_root
@@ -260,7 +189,7 @@ def estimate_one_step(
         observation = matrix @ point - gradients + inside.T @ remainder
         move, own = np.zeros(size), np.zeros(size)
         for _ in range(N_ROUNDS):
-            doubt = left @ (longer @ root.T @ move) ** 2 + np.diag(left) * own
+            doubt = left @ (lengthening @ root.T @ move) ** 2 + np.diag(left) * own
             noise = variance * np.eye(size) + (root * doubt) @ root.T
             weighted = np.linalg.solve(gradient_covariance + noise, matrix)
             covariance = np.asarray(np.linalg.inv(known @ (matrix @ weighted) @ known.T + prior), np.float64)
@@ -278,6 +207,11 @@ def estimate_one_step(
     gain = to_theta @ gain
     leverage = to_theta @ covariance
     back = np.linalg.pinv(to_theta)[:size]
+    row_metric = curvature_limit = None
+    if rows is not None and rows.kind == "logistic":
+        row_metric = basis @ basis.T / geometry.transform.bound**2
+        limit = limit_curvature(geometry, problem, first_moment, record.answer)
+        curvature_limit = CURVATURE_ROW_FACTOR * limit.largest
     return OneStepEstimate(
         center=to_theta @ middle,
         sampling=gain @ gradient_covariance @ gain.T,
@@ -290,6 +224,8 @@ def estimate_one_step(
         dispersion=curvature.mean_square,
         slope_ratio=ratio,
         slope_ratio_std=ratio_std,
+        row_metric=row_metric,
+        curvature_limit=curvature_limit,
     )
 
 
@@ -306,7 +242,7 @@ def _slope_ratio(curvature: WhitenedCurvature, matrix: Floats) -> tuple[float | 
     return ratio, ratio * relative
 
 
-def _move_curvature(rows: _EllipticalRows | None, start: Floats, end: Floats, inside: Floats) -> Floats:
+def _move_curvature(rows: EllipticalRows | None, start: Floats, end: Floats, inside: Floats) -> Floats:
     """Return T with which a curvature K at q = `start` becomes T K T' at `end`, as that of elliptical rows does."""
     if rows is None or start is end:
         return np.eye(inside.shape[1])
@@ -379,7 +315,7 @@ def shrink_curvature(noisy: Floats, guess: Floats, noise_std: float) -> tuple[Fl
     return np.asarray(root @ inner @ root.T), np.asarray(left), np.asarray(root)
 
 
-def _doubt_of_weak_curvature(matrix: Floats, left: Floats, root: Floats) -> Floats:
+def _newton_step_lengthening(matrix: Floats, left: Floats, root: Floats) -> Floats:
     """Return G, in the coordinates of L, by which a Newton step is longer at the end of a confidence interval.
 
     In a direction of curvature K with noise sigma, the minimiser r away has K r = g: with K - 1.96 sigma for K, r is
@@ -429,7 +365,7 @@ def _separate_unknown_directions(
     vectors = _below_noise(inside, geometry)
     if not vectors.shape[1]:
         return inside, nothing
-    block, noise_std = vectors.T @ inside.T @ curvature.matrix @ inside @ vectors, curvature.noise_std
+    block, noise_std = _curvature_alone(inside.T @ curvature.matrix @ inside, vectors, curvature.noise_std), curvature.noise_std
     values, turn = np.linalg.eigh(block)
     edge = float(values.mean()) - OUTSIDE_SPECTRUM * noise_std * math.sqrt(2 * len(values))
     hidden = turn[:, values < min(edge, MIN_KNOWN_DEVIATIONS * noise_std)]
@@ -442,6 +378,21 @@ def _separate_unknown_directions(
     if not 0 < unknown.shape[1] < inside.shape[1]:
         return inside, nothing
     return inside @ np.linalg.svd(unknown)[0][:, unknown.shape[1] :], inside @ unknown
+
+
+def _curvature_alone(matrix: Floats, vectors: Floats, noise_std: float) -> Floats:
+    """Return what the block of a noisy curvature has of its own, when the other directions are free to compensate.
+
+    The released geometry shows a weak direction tilted towards strong ones, whose curvature would hide that it is weak.
+    The Schur complement removes it; what noise adds to the part that is removed is put back.
+    """
+    rest = np.linalg.svd(vectors)[0][:, vectors.shape[1] :]
+    cross = vectors.T @ matrix @ rest
+    values, turn = np.linalg.eigh(rest.T @ matrix @ rest)
+    values = np.maximum(values, MIN_KNOWN_DEVIATIONS * noise_std)
+    cross = cross @ turn
+    expected = noise_std**2 / 2 * float((1 / values).sum()) * np.eye(len(cross))
+    return np.asarray(vectors.T @ matrix @ vectors - (cross / values) @ cross.T + expected)
 
 
 def _below_noise(inside: Floats, geometry: WhitenedGeometry) -> Floats:
@@ -466,28 +417,8 @@ def _shrink_to_mean(block: Floats, noise_std: float) -> tuple[Any, float]:
     return np.linalg.eigh(mean + share * (block - mean)), share
 
 
-def _describe_rows(
-    geometry: WhitenedGeometry, problem: Problem, first_moment: Floats
-) -> _EllipticalRows | None:
-    """Return elliptical rows with the second moment of the geometry; None for losses that are quadratic."""
-    formula = problem.loss.slope_formula
-    if formula is None or formula.kind not in ("logistic", "exponential"):
-        return None
-    size = len(geometry.moments)
-    # without a constant column, the direction of largest second moment is nearly constant
-    constant = np.eye(size)[-1] if problem.fit_intercept else np.linalg.eigh(first_moment)[1][:, -1]
-    root = np.sqrt(geometry.moments)
-    direction = root * np.linalg.solve(geometry.transform.basis, constant)
-    return _EllipticalRows(
-        root=root,
-        constant=direction / max(float(np.linalg.norm(direction)), 1e-300),
-        kind=formula.kind,
-        largest=problem.loss.typical_curvature_bound,
-    )
-
-
 def _guess_curvature(
-    rows: _EllipticalRows | None,
+    rows: EllipticalRows | None,
     geometry: WhitenedGeometry,
     curvature: WhitenedCurvature,
     answer: Floats,
@@ -515,7 +446,7 @@ def _guess_curvature(
 
 
 def _compute_remainders(
-    rows: _EllipticalRows | None, record: DescentRecord, center: Floats, matrix: Floats, inside: Floats
+    rows: EllipticalRows | None, record: DescentRecord, center: Floats, matrix: Floats, inside: Floats
 ) -> Floats:
     """Return, for each step, the part of the gradient at its point that is not linear around the center.
 
@@ -549,12 +480,13 @@ def _choose_first_step(record: DescentRecord, moments: Floats, curvature: float)
 
 
 def _prior_scale(
-    problem: Problem, matrix: Floats, covariance: Floats, variance: float, to_theta: Floats, answer: Floats
+    problem: Problem, matrix: Floats, covariance: Floats, variance: float, to_theta: Floats, estimate: Floats
 ) -> float:
-    """Return tau: public, or wider if the released coefficients are large beyond their own noise."""
+    """Return tau: public, or wider if these coefficients are large beyond their noise, which weights them."""
     defaults = problem.loss.unclipped_loss.defaults
     assert defaults is not None  # every loss with intervals belongs to a model
     gain = to_theta @ np.linalg.inv(matrix)
-    noisy = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
-    size = math.sqrt(max(float(np.mean((to_theta @ answer) ** 2 - noisy)), 0.0))
-    return max(defaults.coef_bound / (2 * problem.row_norm), MIN_PRIOR_WIDTHS * size)
+    noise = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
+    squares = (to_theta @ estimate) ** 2 - noise
+    size = max(float(np.mean(squares)), float(np.average(squares, weights=1 / noise)), 0.0) ** 0.5
+    return max(PRIOR_SHARE * defaults.coef_bound / problem.row_norm, MIN_PRIOR_WIDTHS * size)

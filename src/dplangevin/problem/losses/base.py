@@ -257,6 +257,12 @@ class Loss(ABC):
         """Return the second derivative of h in the score, [..., K, K] for K > 1; at a kink of h', one side's."""
         return self._require_slope_formula().curvature(score, y)
 
+    @property
+    def logistic_slope_bound(self) -> float | None:
+        """The bound on a logistic slope, clipped or not: at a slope of a >= 1/2 the curvature is at most a (1 - a)."""
+        formula = self.slope_formula
+        return self.slope_bound if formula is not None and formula.kind == "logistic" else None
+
     def _require_slope_formula(self) -> SlopeFormula:
         if self.slope_formula is None:
             raise NotImplementedError(

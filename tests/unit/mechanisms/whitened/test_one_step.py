@@ -24,6 +24,7 @@ from dplangevin.mechanisms.whitened.curvature import (
     sum_curvatures,
     sum_exact_curvatures,
 )
+from dplangevin.mechanisms.whitened.elliptical_rows import EllipticalRows, describe_rows, limit_curvature
 from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
 from dplangevin.mechanisms.whitened.one_step import DescentRecord, OneStepEstimate, estimate_one_step
 from dplangevin.mechanisms.whitened.whitening import (
@@ -108,7 +109,7 @@ def test_the_steps_do_not_matter_for_a_quadratic_loss(size_of_steps: float, n_st
 def test_remainders_vanish_at_the_answer_and_to_second_order() -> None:
     rng = np.random.default_rng(1)
     problem, geometry = replace(problem_of(Logistic()), fit_intercept=True, n_features=3), white_geometry(4)
-    rows = one_step._describe_rows(geometry, problem, np.eye(4))
+    rows = describe_rows(geometry, problem, np.eye(4))
     assert rows is not None
     answer, direction = rng.standard_normal((2, 4))
     sizes = []
@@ -120,13 +121,13 @@ def test_remainders_vanish_at_the_answer_and_to_second_order() -> None:
         sizes.append(np.linalg.norm(one_step._compute_remainders(rows, record, answer, np.eye(4), np.eye(4))))
     assert sizes[0] == pytest.approx(0.0, abs=1e-14)
     assert sizes[2] / sizes[1] == pytest.approx(4.0, rel=0.05)
-    assert one_step._describe_rows(geometry, problem_of(Clipped(Squared(), 1.0)), np.eye(4)) is None
+    assert describe_rows(geometry, problem_of(Clipped(Squared(), 1.0)), np.eye(4)) is None
 
 
 def test_the_law_of_elliptical_rows_is_that_of_simulated_ones() -> None:
     rng = np.random.default_rng(2)
     size = 4
-    rows = one_step._EllipticalRows(np.ones(size), np.eye(size)[-1], "logistic", 0.25)
+    rows = EllipticalRows(np.ones(size), np.eye(size)[-1], "logistic", 0.25)
     answer = np.array([0.8, -0.5, 0.0, -1.0])
     z = np.column_stack([rng.standard_normal((400_000, size - 1)), np.ones(400_000)])
     probabilities = 1 / (1 + np.exp(-z @ answer))
@@ -167,7 +168,35 @@ def test_a_lone_eigenvalue_outside_of_the_noise_is_kept(monkeypatch: pytest.Monk
     assert mean_along() > 0.3
 
 
-def test_the_limit_of_a_curvature_keeps_nine_tenths_of_normal_rows() -> None:
+def test_a_weak_direction_is_seen_behind_strong_ones() -> None:
+    """The geometry shows a direction of curvature .02 tilted by a fifth: alone it has .02, its block has .06.
+
+    The mean of 60 has a standard deviation of .013 at noise .1.
+    """
+    rng, size, noise = np.random.default_rng(12), 10, 0.1
+    exact = np.diag([0.02] + [1.0] * (size - 1))
+    tilted = np.array([math.sqrt(0.96), 0.2] + [0.0] * (size - 2))[:, None]
+    noisy = [exact + noise * (z + z.T) / 2 for z in rng.standard_normal((60, size, size))]
+    alone = np.mean([one_step._curvature_alone(matrix, tilted, noise)[0, 0] for matrix in noisy])
+    assert alone == pytest.approx(1 / (tilted.T @ np.linalg.inv(exact) @ tilted)[0, 0], abs=0.04)
+    assert (tilted.T @ exact @ tilted)[0, 0] > 0.058
+    whole = one_step._curvature_alone(exact, np.eye(size)[:, :2], 0.0)
+    np.testing.assert_allclose(whole, exact[:2, :2])
+
+
+def test_the_prior_widens_for_effects_that_the_released_model_hides() -> None:
+    """At small budgets a released model is shrunk to a constant: the one-step estimate still shows large effects."""
+    problem, size = problem_of(Logistic(), n=1000, columns=4), 4
+    known = (problem, np.eye(size), 0.01 * np.eye(size), 0.01, np.eye(size))
+    public = one_step.PRIOR_SHARE * 10.0 / problem.row_norm
+    hidden, shown = np.zeros(size), np.array([40.0, -30.0, 20.0, 10.0])
+    assert one_step._prior_scale(*known, hidden) == public
+    assert one_step._prior_scale(*known, shown) == pytest.approx(
+        4 * math.sqrt(np.mean(shown**2) - 0.02), rel=1e-6
+    )
+
+
+def test_the_limit_of_a_curvature_keeps_most_of_normal_rows() -> None:
     rng = np.random.default_rng(9)
     geometry, normal = white_geometry(4), rng.standard_normal((200_000, 3))
     z = np.column_stack([normal, np.ones(len(normal))])
@@ -176,14 +205,14 @@ def test_the_limit_of_a_curvature_keeps_nine_tenths_of_normal_rows() -> None:
         (Poisson(target_bound=50.0).with_clip(3.0), np.array([0.5, 0.0, 0.2, 0.3])),
     ):
         problem = replace(problem_of(loss), fit_intercept=True, n_features=3)
-        limit = one_step.limit_curvature(geometry, problem, np.eye(4), answer)
+        limit = limit_curvature(geometry, problem, np.eye(4), answer)
         curvatures = loss.unclipped_loss.curvature(z @ answer, np.zeros(len(z)))
-        kept = np.minimum(curvatures, limit.largest).mean() / curvatures.mean()
+        kept = np.minimum(curvatures, 1.25 * limit.largest).mean() / curvatures.mean()
         assert limit.largest < 0.6 * loss.typical_curvature_bound
         assert kept == pytest.approx(limit.kept_share, abs=0.02)
-        assert limit.kept_share >= 0.89
+        assert limit.kept_share >= 0.9
     linear = replace(problem_of(Clipped(Squared(), 1.0)), fit_intercept=True, n_features=3)
-    assert one_step.limit_curvature(geometry, linear, np.eye(4), answer).largest == 1.0
+    assert limit_curvature(geometry, linear, np.eye(4), answer).largest == 1.0
 
 
 def test_arrays_of_a_release_are_single_precision_and_come_back() -> None:
