@@ -80,7 +80,7 @@ def _label_codes(model: Any, cells: CellColumn) -> NDArray[np.int64]:
 
 
 def score_cells(model: Any, X: Any, y: CellColumn, edges: Floats) -> NDArray[np.int64]:
-    """Return each cell of a histogram [2, bins]: row 1 for the positive label (the last class), 0 for others."""
+    """Return each record's cell of a histogram [2, bins]: row 1 for the positive label (the last class), 0 else."""
     if hasattr(model, "predict_proba"):
         scores = _predict_probabilities(model, X)[:, 1]
     else:
