@@ -141,7 +141,9 @@ def test_a_curve_and_what_it_leaves_lie_under_the_gaussian(cost: Any) -> None:
 def test_a_gaussian_curve_leaves_what_a_gaussian_leaves() -> None:
     """Its profile on a grid is slightly above it; the budget that is split at it is that of the sum of squares."""
     points = np.linspace(0, 3, 400)
-    cost = make_guarantee(Profile(epsilons=tuple(points), deltas=tuple(np.minimum(1, cv.gdp_delta(0.3, points)))))
+    cost = make_guarantee(
+        Profile(epsilons=tuple(points), deltas=tuple(np.minimum(1, cv.gdp_delta(0.3, points))))
+    )
     left = gdp_envelope.remaining_square(cost, 1e-7, Fraction(1))
     assert left is not None
     assert 0.88 < left <= 0.91
