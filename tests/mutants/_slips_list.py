@@ -108,7 +108,7 @@ SLIPS: tuple[tuple[str, str, str], ...] = (
     ("ledger_chain", "    if dataset_row.genesis != first_link(", "    if False and dataset_row.genesis != first_link("),
     ("ledger_filter", "epsilon += part.count * Fraction(value)", "epsilon += Fraction(value)"),
     ("ledger_filter", "target = _round_down((slack - new_slack) / (1 - new_slack))", "target = _round_down(slack)"),
-    ("ledger_filter", "replace(state, mu_squared=square, slack=state.slack - slack) if square >= 0", "replace(state, mu_squared=square) if square >= 0"),
+    ("ledger_filter", "replace(state, mu_squared=square, slack=state.slack - Fraction(slack))", "replace(state, mu_squared=square)"),
     ("ledger_filter", "replace(state, epsilon=Fraction(0), slack=remaining_slack - delta)", "replace(state, slack=remaining_slack - delta)"),
     ("ledger_filter", "remaining_slack = state.slack - Fraction(cost.extra_delta)", "remaining_slack = state.slack"),
     ("ledger_filter", "near, far = cv.gdp_delta(mu, np.array([total - first, total + first]))", "near, far = cv.gdp_delta(mu, np.array([total, total]))"),
