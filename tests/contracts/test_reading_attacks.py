@@ -107,7 +107,8 @@ def test_scores_do_not_depend_on_one_odd_label() -> None:
 def test_a_stray_quote_ends_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text('x,y\n"1,2\n' + "1,2\n" * 2000)
-    schema = Schema.from_dict({"columns": {"x": {"categories": [1, 2]}, "y": {"categories": [1, 2]}}})
+    columns = {"x": {"categories": [1, 2]}, "y": {"categories": [1, 2]}}
+    schema = Schema.from_dict({"columns": columns, "missing": "own"})
     counts = Marginals.from_schema(schema).count(TableFiles(path).batches(schema.names))
     assert counts.tolist() == [
         2000,

@@ -329,12 +329,12 @@ def logistic_minimiser(rng: Rng) -> Trial:
         n=n, lipschitz=slope * unit, smoothness=unit**2 * (0.25 + ridge / n), strong_convexity=unit**2 * ridge / n,
         adjacency=adjacency, dimension=2, hessian_rank=1, logistic_slope_bound=slope,
     )  # fmt: skip
-    schedule = ObjectivePerturbationSpec(density_scale=scale * unit, tolerance=1e-9 * unit, secure=True)
+    spec = ObjectivePerturbationSpec(density_scale=scale * unit, tolerance=1e-9 * unit, secure=True)
     attained = worst_logistic_ratio(ridge, scale, slope, adjacency, 200.0, 40) * (1 - 1e-6)
     return Trial(
         kind="logistic minimiser",
         constants=constants,
-        schedule=schedule,
+        spec=spec,
         truth=lambda eps: 1e-12 * (eps < attained),
     )
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import log_ndtr
 
 from dplangevin._arrays import Floats
 from dplangevin._search import bisect_safe_side, expand_bracket
@@ -22,7 +22,11 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import PrivacyParts
 
 _N_POINTS, _N_CHECKED = 49, 160
-_MAX_EPSILON = 1e4
+MAX_LOSS = 600.0
+"""Losses above this one are not compared: their exponential is near the largest double."""
+COMPARED_MU = (3.0, 10.0)
+"""More budget than this is left out of a comparison and added again, since A x G_v <= G_m gives A x G_v x G_w <= G_m x
+G_w: the grid of the comparison is too coarse for more."""
 _UP, _DOWN = 1 + 1e-9, 1 - 1e-9
 """Margins above the rounding of a sum of privacy profiles, whose relative error is below 1e-11."""
 
@@ -55,7 +59,14 @@ class LossAtoms:
 def remaining_square(cost: Guarantee, slack: float, square: Fraction) -> Fraction | None:
     """Return the largest v^2 found such that cost x G_v is slack-close to G_sqrt(square); None if none is."""
     pair = dominating_pair(cost.parts, cost.extra_delta, slack)
-    return None if pair is None or square <= 0 else _largest_remainder(pair, slack, square)
+    if pair is None or square <= 0:
+        return None
+    remainders = []
+    for compared in sorted({min(square, Fraction(mu) ** 2) for mu in COMPARED_MU}):
+        remainder = _largest_remainder(pair, slack, compared)
+        if remainder is not None:
+            remainders.append(remainder + square - compared)
+    return max(remainders, default=None)
 
 
 def remaining_square_at(cost: Guarantee, slack: float, kept: float, epsilon: float, delta: float) -> Fraction:
@@ -84,10 +95,10 @@ def _largest_remainder(pair: LossAtoms, slack: float, square: Fraction) -> Fract
     mu = math.sqrt(square) * (1 - 1e-15)
     epsilons = np.linspace(0.0, cv.gdp_epsilon(mu, slack) + float(pair.losses.max()), _N_CHECKED)
     limit = (slack + (1 - slack) * cv.gdp_delta(mu, epsilons)) * _DOWN
-    falls = (1 - slack) * ndtr(-mu / 2 - epsilons / mu)
-    width = np.diff(np.exp(epsilons))
-    right_of_first = limit[:-1] - falls[:-1] * width * _UP
-    left_of_second = limit[1:] + falls[1:] * width * _DOWN * _DOWN
+    falls = (1 - slack) * np.exp(log_ndtr(-mu / 2 - epsilons / mu) + epsilons)  # the slope times g
+    steps = np.diff(epsilons)
+    right_of_first = limit[:-1] - falls[:-1] * np.expm1(steps) * _UP
+    left_of_second = limit[1:] + falls[1:] * -np.expm1(-steps) * _DOWN * _DOWN
 
     def fits(v: float) -> bool:
         deltas = pair.composed_delta(v, epsilons)
@@ -112,7 +123,11 @@ def dominating_pair(parts: PrivacyParts, extra_delta: float, slack: float) -> Lo
     tail_slack = (slack - extra_delta) * (1 - 1e-6)
     if not tail_slack > 0:
         return None
-    epsilons, deltas = _upper_curve(parts, 10.0 ** math.floor(math.log10(tail_slack) - 0.3))
+    rare = math.fsum(part.count * part.min_delta() for part in parts)  # no epsilon is large enough for less
+    target = max(10.0 ** math.floor(math.log10(tail_slack) - 0.3), rare * (1 + 1e-7))
+    if target > tail_slack:
+        return None
+    epsilons, deltas = _upper_curve(parts, target)
     if not epsilons.size:
         return None
     deltas = np.minimum(deltas + extra_delta, 1.0)
@@ -137,7 +152,7 @@ def _upper_curve(parts: PrivacyParts, target: float) -> tuple[Floats, Floats]:
     def is_below_target(epsilon: float) -> bool:
         return compose.compose_delta(parts, epsilon) <= target
 
-    high = 0.0 if is_below_target(0.0) else expand_bracket(is_below_target, 1e-3, _MAX_EPSILON)
+    high = 0.0 if is_below_target(0.0) else expand_bracket(is_below_target, 1e-3, MAX_LOSS)
     if high is None:
         return np.empty(0), np.empty(0)
     top = bisect_safe_side(is_below_target, high, 0.0, rounds=6, relative=0.03) if high > 0 else 1e-12

@@ -289,3 +289,16 @@ def test_every_charge_takes_what_it_says_of_the_amounts() -> None:
     last = whole.charge(whole.start(), gaussian(0.9), "whole")
     assert last is not None
     assert last[0].epsilon == 0
+
+
+def test_the_grid_of_a_comparison_does_not_show() -> None:
+    """Neither in budgets of thousands of epsilons nor where the slack is barely above a rare event of the release."""
+    losses, rare = np.linspace(0.0, 1.0, 41), 1.05e-6
+    deltas = tuple(np.maximum(0.02 * (1 - losses), rare))
+    cost = make_guarantee(Profile(epsilons=tuple(losses), deltas=deltas))
+    used = []
+    for square in (Fraction(4), Fraction(400), Fraction(444) ** 2):
+        left = gdp_envelope.remaining_square(cost, 1e-5, square)
+        assert left is not None
+        used.append(float(square - left))
+    assert max(used) < 1.2 * min(used)
