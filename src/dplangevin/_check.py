@@ -15,6 +15,32 @@ from dplangevin.errors import InvalidParameter
 _Choice = TypeVar("_Choice", bound=str)
 
 
+def may_be_cells(names: Iterable[Any]) -> bool:
+    """Return whether names of columns may be the first record of a file without a header, which is private.
+
+    Numbers are taken for cells, unless they count the columns from 0 as those of a DataFrame do.
+    """
+    listed = [str(name) for name in names]
+    counted = sorted(listed) == sorted(map(str, range(len(listed))))
+    return not counted and any(map(_is_number, listed))
+
+
+def describe_columns(names: Iterable[Any]) -> str:
+    """Return the names of a table's columns for an error, without those that may be cells."""
+    listed = [str(name) for name in names]
+    if may_be_cells(listed):
+        return f"{len(listed)} columns, some with a number for a name (the first line of a text file must be a header)"
+    return ", ".join(listed) or "none"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _parse_number(name: str, value: Any) -> float:
     if isinstance(value, (bool, str)):
         raise InvalidParameter(f"{name} must be a number, got {value!r}.")

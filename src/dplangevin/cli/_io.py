@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dplangevin import _files
+from dplangevin import _check, _files
 from dplangevin.cli.option_groups import BudgetOptions
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.tables import CellColumn, Dialect, Table, TableFiles, TableQuery
@@ -55,7 +55,9 @@ def open_query(url: str, sql: str, ledger: Any) -> TableFiles:
 def split_target(table: Table, name: str) -> tuple[Table, CellColumn]:
     """Return the table without its target column, and the target column."""
     if name not in table.names:
-        raise InvalidParameter(f"there is no column {name!r}; the table has {', '.join(table.names)}.")
+        raise InvalidParameter(
+            f"there is no column {name!r}; the table has {_check.describe_columns(table.names)}."
+        )
     return table.drop_columns(name), table.column(name)
 
 

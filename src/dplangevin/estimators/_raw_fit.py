@@ -223,7 +223,9 @@ def _planning_copy(
     names = records.feature_names
     if model.person is not None:
         if model.person not in names:
-            raise InvalidParameter(f"there is no column {model.person!r}; the table has {', '.join(names)}.")
+            raise InvalidParameter(
+                f"there is no column {model.person!r}; the table has {_check.describe_columns(names)}."
+            )
         if not model_copy._accepts_any_row():
             raise InvalidParameter(
                 "person= needs a schema or bad_rows='zero': an error after the charge would reveal a bad row."

@@ -320,7 +320,9 @@ class RawRecords:
         known = self.data.names if self.location == "memory" else self.names
         for name in (self.y, self.weights):
             if name is not None and name not in known:
-                raise InvalidParameter(f"there is no column {name!r}; the table has {', '.join(self.names)}.")
+                raise InvalidParameter(
+                    f"there is no column {name!r}; the table has {_check.describe_columns(self.names)}."
+                )
         return self
 
     @property

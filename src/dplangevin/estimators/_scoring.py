@@ -284,7 +284,7 @@ class Scoring:
         """Raise if the table has no column of the groups' name; no cell is read."""
         if self.groups is not None and self.groups.name not in records.names:
             listed = (
-                f"it has {', '.join(map(repr, records.names))}"
+                f"it has {_check.describe_columns(records.names)}"
                 if records.names
                 else "its columns have no names"
             )

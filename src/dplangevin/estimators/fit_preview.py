@@ -120,7 +120,9 @@ def preview_fit(model: Any, *, n: int, names: Sequence[str], target: str) -> Fit
         raise InvalidParameter("plans of fits with public data are made by the fit itself.")
     table = _empty_table(names, rows)
     if target not in table.names:
-        raise InvalidParameter(f"there is no column {target!r}; the table has {', '.join(table.names)}.")
+        raise InvalidParameter(
+            f"there is no column {target!r}; the table has {_check.describe_columns(table.names)}."
+        )
     if planned.learned_bounds() == "schema" or planned.person is not None:
         raw_fit = plan_raw_table(planned, table, target, None)
         thresholds = [

@@ -405,7 +405,7 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
         person = self.estimator.person
         if person is not None and person not in outline.feature_names:
             raise InvalidParameter(
-                f"there is no column {person!r}; the table has {', '.join(outline.feature_names)}."
+                f"there is no column {person!r}; the table has {_check.describe_columns(outline.feature_names)}."
             )
         return outline
 

@@ -181,7 +181,7 @@ class Schema:
         if absent:
             raise InvalidParameter(
                 f"schema mismatch: the table has no column {', '.join(map(repr, absent))}; it has "
-                f"{', '.join(sorted(present)) or 'none'}. Remove the column from the schema or rename it."
+                f"{_check.describe_columns(sorted(present))}. Remove the column from the schema or rename it."
             )
 
     @staticmethod

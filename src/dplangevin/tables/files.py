@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.tables.columns import ArrowColumn
 from dplangevin.tables.frames import Table, check_unique_names
@@ -78,7 +79,7 @@ class TableFiles:
         for header in self._headers:
             if absent := [name for name in names if name not in header]:
                 raise InvalidParameter(
-                    f"there is no column {absent[0]!r}; the columns are {', '.join(header)}."
+                    f"there is no column {absent[0]!r}; the table has {_check.describe_columns(header)}."
                 )
 
     def is_single_precision(self, names: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.tables.columns import ArrayColumn, ArrowColumn, CellColumn
 
@@ -54,7 +55,7 @@ class Table:
         """Return the column; an absent one is an error of the schema, not of a record, so the message may show it."""
         if name not in self._columns:
             raise InvalidParameter(
-                f"schema mismatch: the table has no column {name!r}; it has {', '.join(self.names) or 'none'}."
+                f"schema mismatch: the table has no column {name!r}; it has {_check.describe_columns(self.names)}."
             )
         return self._columns[name]
 
@@ -262,6 +263,10 @@ def check_unique_names(names: Any) -> None:
         sorted({name for name in texts if texts.count(name) > 1}) if len(set(texts)) < len(texts) else []
     )
     if repeated:
+        if _check.may_be_cells(texts):
+            raise InvalidParameter(
+                f"two columns of the table have the same name; it has {_check.describe_columns(texts)}."
+            )
         raise InvalidParameter(
             f"the table has two columns named {repeated[0]!r}; column names must be unique."
         )

@@ -154,3 +154,67 @@ def test_a_file_with_another_delimiter_is_one_sentence_that_names_it(
     one_column = tmp_path / "one.csv"
     one_column.write_text("a;b\nx\ny\n")
     assert run_command_line(["schema", "init", str(one_column), "--delimiter", ","]) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [
+            "fit",
+            "bare.csv",
+            "--target",
+            "income",
+            "--schema",
+            "schema.json",
+            "--epsilon",
+            "1",
+            "-o",
+            "model.json",
+        ],
+        [
+            "fit",
+            "bare.csv",
+            "--target",
+            "income",
+            "--data-norm",
+            "1",
+            "--classes",
+            "a,b",
+            "--epsilon",
+            "1",
+            "-o",
+            "m.json",
+        ],
+        [
+            "count",
+            "bare.csv",
+            "--columns",
+            "age",
+            "--schema",
+            "schema.json",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-6",
+        ],
+        ["count", "bare.csv", "--groups", "occupation", "--epsilon", "1", "--delta", "1e-6"],
+        ["summarize", "bare.csv", "--schema", "schema.json", "--epsilon", "1", "--delta", "1e-6"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:4]),
+)
+def test_the_first_record_of_a_file_without_a_header_is_not_shown(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is taken for the names of the columns, and an error about an absent one would list it."""
+    lines = Path("people.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    repeated = Path("repeated.csv")
+    repeated.write_text("7131,a,7131\n" * 3, encoding="utf-8")
+    assert run_command_line([arguments[0], str(repeated), *arguments[2:]]) != 0
+    assert "7131" not in capsys.readouterr().err
+    Path("bare.csv").write_text("".join(lines[1:]), encoding="utf-8")
+    assert run_command_line(arguments) != 0
+    message = capsys.readouterr().err
+    assert "header" in message
+    cells = set(lines[1].strip().split(",")) - {"no", "yes"}  # words of the sentence itself
+    assert len(cells) > 4
+    assert not [cell for cell in cells if re.search(rf"(?<!\w){re.escape(cell)}(?!\w)", message)]

@@ -157,9 +157,9 @@ def test_rows_added_or_lost_are_refused(given: int) -> None:
 def test_bad_files_are_refused_by_name(files: list[Path], tmp_path: Path) -> None:
     X, y = records(100)
     pq.write_table(table(X[:, :2], y), files[1])
-    with pytest.raises(InvalidParameter, match=r"no column 'x2'; the columns are x0, x1, y"):
+    with pytest.raises(InvalidParameter, match=r"no column 'x2'; the table has x0, x1, y"):
         ArrowSource(files, "y")
-    with pytest.raises(InvalidParameter, match="no column 'z'; the columns are x0, x1, x2, y"):
+    with pytest.raises(InvalidParameter, match="no column 'z'; the table has x0, x1, x2, y"):
         ArrowSource(files, "z")
     with pytest.raises(InvalidParameter, match="not a file"):
         ArrowSource(tmp_path / "nowhere.parquet", "y")
