@@ -125,6 +125,20 @@ def prior_power(problem: Problem) -> float:
     return TARGET_PRIOR_POWER if defaults is not None and defaults.labels == "numbers" else -0.5
 
 
+MIN_BALANCED_SHARE = 0.5
+"""Share of the rarest class, over that of equal classes, above which classes count as balanced. Their constant model is
+then hardly better than 0, and a return to it costs more than it saves: where noise is strong, features that go together
+are seen in the answer long before its length differs from that of noise."""
+
+
+def has_balanced_classes(problem: Problem, means: Floats, noise_std: float) -> bool:
+    """Return whether noisy counts are those of classes none of which is rare: post-processing."""
+    if problem.bounds.classes is None:
+        return False
+    shares = estimate_shares(means, noise_std, problem.n, prior_power(problem)).shares
+    return bool(shares.min() * len(shares) > MIN_BALANCED_SHARE)
+
+
 class ConstantModel(NamedTuple):
     """Scores [K] of the best model without features, and the curvature of the loss there over its bound.
 

@@ -121,6 +121,8 @@ def output_ridge(noise_square: float, curvature: float, radius: float) -> float:
 
 MIN_COUNT_FRACTION, MAX_COUNT_FRACTION = 0.02, 0.5
 """Fractions of the privacy budget (in mu^2, or in epsilon) for the counts of the classes, at least and at most."""
+MAX_FIRST_COUNT_FRACTION = 0.1
+"""The same at most, where a first count only shows whether a class is rare: if so, the classes may be counted again."""
 
 
 def count_budget_fraction(request: Request) -> float:
@@ -137,7 +139,7 @@ def count_budget_fraction(request: Request) -> float:
         return 0.0
     signal_to_noise = request.effective_n(pure=request.delta == 0) / request.n_columns
     fraction = max(0.5 / (1 + request.n_columns), 1 / signal_to_noise, MIN_COUNT_FRACTION)
-    return min(fraction, MAX_COUNT_FRACTION)
+    return min(fraction, MAX_FIRST_COUNT_FRACTION if request.target_bounds is None else MAX_COUNT_FRACTION)
 
 
 def hides_features(request: Request) -> bool:

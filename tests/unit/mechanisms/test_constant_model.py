@@ -27,6 +27,8 @@ from dplangevin.mechanisms.constant_model import (
 from dplangevin.mechanisms.whitened.mechanism import (
     DescentState,
     choose_n_steps,
+    descent_start,
+    initial_state,
     is_guarded,
     limit_row_norm,
     step_sizes,
@@ -367,12 +369,50 @@ def test_which_models_return_to_a_constant_and_how(model: str) -> None:
     ).plan  # fmt: skip
     assert isinstance(plan.spec, WhitenedSpec)
     assert plan.spec.count_noise_std
-    assert is_guarded(plan.spec, plan.problem) == is_limited
+    counted = DescentStart(np.zeros((7, 1)), np.ones(7))
+    assert is_guarded(plan.spec, plan.problem, counted) == is_limited
     n_classes = options.get("n_classes", 2)
     shares = np.arange(1.0, n_classes + 1) / sum(range(1, n_classes + 1))
     assert fit_constant(plan.problem, shares).is_best == is_best
     without = replace(plan.spec, count_noise_std=None, recount_noise_std=None)
-    assert is_guarded(without, plan.problem) == (model == "ridge")
+    assert is_guarded(without, plan.problem, counted._replace(is_counted=False)) == (model == "ridge")
+
+
+def test_a_descent_starts_at_the_constant_where_a_class_is_rare_or_the_signal_strong() -> None:
+    plan = plan_fit(
+        model="logistic", n=400, n_features=6, epsilon=0.5, delta=1e-6, adjacency="replace-one", data_norm=1.0,
+        fit_intercept=True,
+    ).plan  # fmt: skip
+    assert isinstance(plan.spec, WhitenedSpec)
+    p, numbers = plan.problem.n_columns, problem(classes=None)
+    for share, n_releases, is_counted in ((0.4, 1, False), (0.2, 1, True), (0.4, 2, True)):
+        moments = np.broadcast_to(np.eye(p) / p, (n_releases, p, p))
+        state = initial_state(plan.spec, plan.problem, moments, np.array([share, 1 - share]))
+        start = descent_start(plan.problem, whitening_geometry(plan.spec, moments), state)
+        assert start.is_counted == is_counted == bool(start.center.any())
+        assert start.is_counted == math.isfinite(start.uncertainty)
+    p = numbers.n_columns
+    moments = np.eye(p)[None] / p
+    state = initial_state(plan.spec, numbers, moments, np.array([0.4, 0.6]))
+    assert descent_start(numbers, whitening_geometry(plan.spec, moments), state).is_counted
+
+
+def test_columns_that_go_together_are_learned_from_few_rows() -> None:
+    """One factor behind 30 columns: a single noisy gradient is right for most rows, so the default fit must be.
+
+    24 fits were right for .89 to .92 of new rows. Half of those that return to the constant without need are for .59.
+    """
+    rng = np.random.default_rng(17)
+    y = rng.random(2400) < 0.4
+    factor = np.where(y, 1.4, -1.0) + 0.8 * rng.standard_normal(2400)
+    X = factor[:, None] + rng.standard_normal((2400, 30))
+    scores = [
+        DPLogisticRegression(epsilon=0.5, delta=1e-5, data_norm=9.0, classes=[False, True], random_state=seed)
+        .fit(X[:400], y[:400])
+        .score(X[400:], y[400:])
+        for seed in range(8)
+    ]
+    assert min(scores) > 0.8
 
 
 def test_a_mean_that_is_not_the_best_constant_leaves_the_constant_to_the_descent() -> None:

@@ -18,6 +18,7 @@ from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
     estimate_shares,
     fit_constant,
+    has_balanced_classes,
     prior_power,
     release_mean_counts,
     score_uncertainty,
@@ -210,10 +211,18 @@ def limit_row_norm(spec: WhitenedSpec, problem: Problem, counts: Floats) -> Whit
 
 
 def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:
-    """Return the constant model of the first counts, or 0 without them: post-processing."""
-    if not state.counts.size:
+    """Return the constant model of the first counts, or 0 without them or if they show no rare class: post-processing.
+
+    Two moment releases mean that the signal is strong, where the start does not matter.
+    """
+    has_one_release = len(state.moments) == 1
+    if not state.counts.size or (
+        has_one_release and has_balanced_classes(problem, state.counts, state.count_noise)
+    ):
         zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
-        return DescentStart(zero, _constant_direction(problem, geometry), uncertainty=math.inf)
+        return DescentStart(
+            zero, _constant_direction(problem, geometry), uncertainty=math.inf, is_counted=False
+        )
     return _constant_start(problem, geometry, state.counts, state.count_noise)
 
 
@@ -397,18 +406,16 @@ def run_descent(
     value = state.totals[-1][:, 0]
     if spec.shrink:
         value = shrink_answer(spec, geometry, state, start, data.problem.n).value
-    if not (start.unit.any() and is_guarded(spec, data.problem)):
+    if not (start.unit.any() and is_guarded(spec, data.problem, start)):
         return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
     return start.center + limit_deviation(value, state.totals[-1][:, 0], start, score_noise)[:, None]
 
 
-def is_guarded(spec: WhitenedSpec, problem: Problem) -> bool:
+def is_guarded(spec: WhitenedSpec, problem: Problem, start: DescentStart) -> bool:
     """Return whether an answer is limited towards the constant model, which a fit counts or a mean slope shows."""
     loss = problem.loss.unclipped_loss
-    is_limited = (
-        loss.defaults is not None and loss.defaults.guards_constant and spec.count_noise_std is not None
-    )
-    return is_limited or spec.recount_noise_std is not None or loss.is_quadratic
+    guards = loss.defaults is not None and loss.defaults.guards_constant
+    return (start.is_counted and (guards or spec.recount_noise_std is not None)) or loss.is_quadratic
 
 
 def _finish_classes(
@@ -416,7 +423,7 @@ def _finish_classes(
 ) -> Floats:
     """Return q [p, K] of several scores, limited towards the constant model, and calibrated if slopes were clipped."""
     deviation = state.totals[-1]
-    if start.unit.any() and is_guarded(spec, problem):
+    if start.unit.any() and is_guarded(spec, problem, start):
         deviation = limit_class_deviation(deviation, start, noise)
     q = start.center + deviation
     if not state.counts.size or getattr(problem.loss, "slope_clip", None) is None:
@@ -500,7 +507,7 @@ def _counts_again(
     spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, start: DescentStart, etas: Floats
 ) -> bool:
     """Return whether the classes are counted again instead of taking the steps after the approach."""
-    if spec.recount_noise_std is None:
+    if spec.recount_noise_std is None or not start.is_counted:
         return False
     last = DescentPath((Window(state.step - 1, state.step),))
     noise = geometry.transform.bound * spec.noise_at_step(0, state.n_steps)
@@ -559,7 +566,7 @@ def record_descent(
     else:
         first = spec.descent_path(n_steps).windows[-1].first
         shrinkage = _linearize_answer(spec, geometry, state, start, answer - center, problem.n)
-        if state.counts.size:
+        if start.is_counted:
             origin_noise = start.uncertainty * start.unit
     return DescentRecord(
         center + points,

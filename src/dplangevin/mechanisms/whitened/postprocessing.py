@@ -143,6 +143,8 @@ def estimate_excess(
 _CovarianceFunction = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
 EXPECTED_COEF_SIZE = 5.0
 """Expected size of the coefficients (half of the coefficient bound of logistic regression)."""
+WIDE_PRIOR = 2.0
+"""Standard deviation of the logarithm of that size after one moment release: there may be no effects at all."""
 COEF_DEVIATIONS = 2.0 ** (np.arange(-6, 13) / 2)
 CURVATURE_FRACTIONS = (1.0, 0.6, 0.36, 0.2)
 """Mean curvature of the loss as a fraction of its largest one."""
@@ -196,7 +198,7 @@ def shrink_windows(
                 steps[~above_noise], covariances,
             )  # fmt: skip
             parts.append((middle, right))
-            logs[i, j] = fit + more - np.log(COEF_DEVIATIONS / EXPECTED_COEF_SIZE) ** 2 / 2
+            logs[i, j] = fit + more - (np.log(COEF_DEVIATIONS / EXPECTED_COEF_SIZE) / WIDE_PRIOR) ** 2 / 2
     posterior = normalize_logs(logs)
     weak_probability = float(posterior[..., COEF_DEVIATIONS <= MAX_WEAK_DEVIATION].sum())
     expected = np.einsum("id,idp->p", posterior.sum(axis=1), means)
@@ -259,6 +261,7 @@ class DescentStart(NamedTuple):
     uncertainty : standard deviation of the noise on the score of the model; infinite where nothing but the descent
         tells the constant.
     is_best : whether the model is the best constant; else the descent's mean score is kept.
+    is_counted : whether the model follows from counts, so that an answer may return to it; else it is 0.
     """
 
     center: Floats
@@ -266,6 +269,7 @@ class DescentStart(NamedTuple):
     mean_curvature: float = 1.0
     uncertainty: float = 0.0
     is_best: bool = True
+    is_counted: bool = True
 
     @property
     def step_curvature(self) -> float:

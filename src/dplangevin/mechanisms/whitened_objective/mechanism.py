@@ -23,6 +23,7 @@ from dplangevin.mechanisms.constant_model import (
     count_scale,
     estimate_shares,
     fit_constant,
+    has_balanced_classes,
     prior_power,
     score_uncertainty,
     sum_class_weights,
@@ -231,7 +232,8 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
         basis = whitening_basis(spectrum)
         # The moment and coordinates are not released: as floating-point numbers they could reveal the exact sum.
         auxiliary = {"resolved": spectrum.above_noise.astype(float)}
-        if counts is None:
+        is_balanced = counts is not None and has_balanced_classes(data.problem, *counts)
+        if counts is None or (is_balanced and not spectrum.above_noise.all()):
             q = minimize_perturbed(spec, data, basis, draws)
         else:
             center = ConstantCenter.build(data.problem, counts, spectrum, basis)
