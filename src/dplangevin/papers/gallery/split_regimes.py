@@ -12,11 +12,10 @@ from dplangevin.papers import langevin_formulas as paper
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem.constants import Constants
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2022), Appendix I: short- and long-term bounds, and one that replaces both"
 BETA, RIDGE, SENSITIVITY, ORDER, SMOOTH, DIMENSION, REACH = 40.0, 0.5, 0.1, 2.0, 0.6, 2, 0.5
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_split_regimes(output: Path, *, quick: bool) -> str:
     """Draw the Renyi divergence of the last point of two diffusions against time."""
     times = np.geomspace(1e-3, 10, 20 if quick else 120)
     constants = Constants(
