@@ -64,7 +64,8 @@ def _summarize(sizes: tuple[int, ...], best: np.ndarray, four: np.ndarray) -> st
     sigma = GeneralizedGaussianMechanism(k=1000, epsilon=EPSILON, delta=DELTA, p=4.0).sigma
     thesis = 185 * math.sqrt(1000 * 4 * math.log(1 / DELTA)) / EPSILON
     return (
-        f"Setting: epsilon = {EPSILON:g}, delta = {DELTA:g}, every query may change by 1; certified noise.\n"
+        f"Setting: epsilon = {EPSILON:g}, delta = {DELTA:g}, every query may change by 1; "
+        "certified noise.\n"
         f"Agrees: noise with density exp(-|x/sigma|^p) has a smaller L-infinity error than Gaussian noise, and "
         f"more so for more queries: by {gains}.\n"
         "Agrees: with delta = 0 the exponential mechanism of the L-infinity error (p = inf) has k / epsilon, where "

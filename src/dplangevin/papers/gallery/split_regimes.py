@@ -66,8 +66,8 @@ def _summarize(constants: Constants, stationary: float) -> str:
     short = ORDER * _mu(constants, 1e-3) ** 2 / 2
     printed_short = paper.paper_last_iterate_divergence(ORDER, BETA, SENSITIVITY, RIDGE, 1e-3)
     return (
-        f"Setting: beta = {BETA:g}, m = {RIDGE:g}, M = {SMOOTH:g}, gradient sensitivity {SENSITIVITY:g}, order "
-        f"{ORDER:g}, p = {DIMENSION}.\n"
+        f"Setting: beta = {BETA:g}, m = {RIDGE:g}, M = {SMOOTH:g}, gradient sensitivity {SENSITIVITY:g}, "
+        f"order {ORDER:g}, p = {DIMENSION}.\n"
         f"Agrees: both lemmas are true bounds once their constants are corrected (the threshold time of Lemma I.1 has "
         "no unit of time as printed).\n"
         f"Differs: mu^2(T) = (beta Delta^2/m) tanh(beta m T/2) is below both at every time and is attained by "
