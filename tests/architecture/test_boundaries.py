@@ -166,6 +166,6 @@ def test_the_detectors_detect() -> None:
     assert private_imports(ast.parse(private), "rashomon/region.py")
     assert not private_imports(ast.parse(private), "estimators/regressors.py")
     assert private_imports(
-        ast.parse("from dplangevin.accounting.plan import _offers"), "accounting/theorem.py"
+        ast.parse("from dplangevin.accounting.plan import _offers"), "accounting/compose.py"
     )
-    assert not private_imports(ast.parse("from dplangevin._files import a"), "accounting/theorem.py")
+    assert not private_imports(ast.parse("from dplangevin._files import a"), "accounting/compose.py")

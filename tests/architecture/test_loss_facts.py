@@ -11,6 +11,7 @@ from dplangevin.problem import losses
 
 KINDS = {
     ("problem/problem.py", "Loss"): "what a caller states as a loss is checked to be one",
+    ("problem/problem.py", "Clipped"): "a clipped loss is proved where the loss inside it is",
     (
         "problem/problem.py",
         "RecordLoss",

@@ -22,8 +22,8 @@ def _used() -> set[str]:
             elif isinstance(node, ast.Attribute):
                 found.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                # an entry of a mechanism's package: one-step is planned by plan_one_step
-                entry = path.parent.parent.name == "mechanisms"
+                # an entry of a mechanism's package (one-step is planned by plan_one_step), or of the gallery
+                entry = path.parent.parent.name in ("mechanisms", "papers")
                 if path.name != "__init__.py" or entry:
                     value = node.value.replace("-", "_") if entry else node.value
                     found.update(WORD.findall(value) if re.fullmatch(r"[\w.:]+", value) else ())

@@ -296,7 +296,12 @@ def _subtract_curve_at_once(
 
 
 def _subtract_parts(state: FilterState, cost: Guarantee, *, from_reserve: bool) -> FilterState | None:
-    """Subtract parts with closed forms, pure ones first, because they cost less while more is left."""
+    """Return the state after a release whose parts have closed forms; None when it does not fit, or has other parts.
+
+    Gaussian parts reduce mu^2. Pure ones reduce the reserve of epsilon, or (from_reserve=False) mu^2 as well: they go
+    first, because a pure part costs less while more of mu^2 is left. The slack covers their deltas.
+    """
+    # at most 1 minus the total variation distance of the release between neighbours; extra_delta is divided by it
     slack, reserve, overlap = Fraction(0), state.epsilon, 1.0
     square: Fraction | None = state.mu_squared
     for part in sorted(cost.parts, key=lambda part: isinstance(part, Gaussian)):

@@ -63,10 +63,10 @@ class PlannerEntry:
 
     Parameters
     ----------
-    name : "one-step" is planned by the function `plan_one_step` in module `planning`.
+    name : "one-step" is planned by the function `plan_one_step` in the module of planners.
     rank : position in the order in which "auto" considers mechanisms, the smallest first; None: only on request.
-    suitability : name of a function Request -> bool in module `planning`: whether "auto" chooses it when its turn
-        comes; "" means for every request that its capabilities cover.
+    suitability : name of a function Request -> bool in the module of planners: whether "auto" chooses it when its
+        turn comes; "" means for every request that its capabilities cover.
     is_default : planned where nothing says otherwise: Gaussian noise, any loss, any theorem about its runs.
     added_capabilities, removed_capabilities : how the capabilities of these plans differ from those of the spec.
     """
@@ -90,6 +90,7 @@ class MechanismEntry:
     theorems : the classes of the theorems about it, in module `spec`; a theorem is offered by being listed.
     mechanism : the class that runs it, in module `mechanism`; None when a run needs more than a plan and data.
     planners : what plans it, by the names that users pass.
+    planning : the module of planners, where it is not `planning`.
     options : names that `account` and `calibrate` accept; "one-step" is read by `read_one_step_options` in module
         `spec`.
     calibration_target : the option that `calibrate` searches.
@@ -102,6 +103,7 @@ class MechanismEntry:
     mechanism: str | None = None
     _: KW_ONLY
     planners: tuple[PlannerEntry, ...] = ()
+    planning: str = "planning"
     options: tuple[str, ...] = ()
     calibration_target: CalibrationTarget = field(default_factory=CalibrationTarget)
     lower_bound: str = ""
@@ -227,9 +229,9 @@ def plannable_mechanisms() -> tuple[str, ...]:
 
 def planner_for(name: str) -> Callable[[Any], Any]:
     """Return the function Request -> FitPlan that plans this mechanism."""
-    package, _, planner = _planners_by_name()[name]
+    package, entry, planner = _planners_by_name()[name]
     plan: Callable[[Any], Any] = _resolve_attribute(
-        package, f"plan_{planner.name.replace('-', '_')}", "planning"
+        package, f"plan_{planner.name.replace('-', '_')}", entry.planning
     )
     return plan
 
@@ -263,9 +265,9 @@ def automatic_mechanisms() -> Iterator[tuple[str, Callable[[Any], bool]]]:
     """Yield what mechanism="auto" considers, in order: the name, and whether it is suitable for a request."""
     planners = _planners_by_name()
     for _, name in sorted((p.rank, name) for name, (_, _, p) in planners.items() if p.rank is not None):
-        package, _, planner = planners[name]
+        package, entry, planner = planners[name]
         if planner.suitability:
-            yield name, _resolve_attribute(package, planner.suitability, "planning")
+            yield name, _resolve_attribute(package, planner.suitability, entry.planning)
         else:
             yield name, lambda _: True
 

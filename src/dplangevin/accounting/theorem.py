@@ -223,3 +223,8 @@ def round_up(value: float) -> float:
     if math.isnan(value):
         return math.inf
     return value if value == 0 else value * (1 + 1e-9) + 1e-12
+
+
+def round_down(value: float) -> float:
+    """Return the largest number whose `round_up` is at most value."""
+    return (value - 2e-12) / (1 + 2e-9)

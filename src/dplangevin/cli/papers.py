@@ -213,15 +213,15 @@ def reproduce_figures(
     if name.lower() == "list":
         width = max(len(word) for word in gallery.FIGURES)
         for figure_name in gallery.FIGURES:
-            typer.echo(f"{figure_name:<{width}}  {gallery.figure_module(figure_name).TITLE}")
+            typer.echo(f"{figure_name:<{width}}  {gallery.find_figure(figure_name).title}")
         return
     figure_names = gallery.FIGURES if name.lower() == "all" else (name,)
     for figure_name in figure_names:
-        gallery.figure_module(figure_name)  # an unknown name, before anything is drawn
+        gallery.find_figure(figure_name)  # an unknown name, before anything is drawn
     _io.prepare_folder("--output", output)
     for figure_name in figure_names:
         text = gallery.reproduce_figure(figure_name, output, quick=quick)
         typer.echo(
-            f"{figure_name}: {gallery.figure_module(figure_name).TITLE}\n{text.rstrip()}\nWrote "
+            f"{figure_name}: {gallery.find_figure(figure_name).title}\n{text.rstrip()}\nWrote "
             f"{output / figure_name}.*\n"
         )

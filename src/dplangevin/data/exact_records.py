@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data.integer_grids import GROUP, INWARD, STEP_BITS, Floats, IntegerTransform, piece_rows
+from dplangevin._arrays import Floats
+from dplangevin.data.integer_grids import GROUP, INWARD, STEP_BITS, IntegerTransform, piece_rows
 from dplangevin.problem.losses.base import SlopeFormula
 
 LENGTH_BITS = 26

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.exact_records import (
     LawSlopes,
     bound_lengths,
@@ -29,7 +30,6 @@ from dplangevin.data.integer_grids import (
     CACHE_BYTES,
     GROUP,
     Dyadic,
-    Floats,
     IntegerTransform,
     RowGrid,
     Words,

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.constants import MAX_EXACT_COLUMNS
 
-Floats = NDArray[np.float64]
 Words = NDArray[np.int64]
 
 EXACT_BITS = 52

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data.integer_grids import Floats
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed
 from dplangevin.problem.losses.base import Loss, SlopeFormula
 from dplangevin.problem.losses.classification import Softmax

@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
+from sklearn import pipeline as sklearn_pipeline
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.kernel_approximation import AdditiveChi2Sampler
-from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
 
@@ -219,7 +220,7 @@ def find_foreign_steps(model: Any) -> tuple[str, ...]:
 
     A fitted step of scikit-learn transforms each row by itself; a user's function need not.
     """
-    steps = [*model.steps[:-1]] if isinstance(model, Pipeline) else []
+    steps = [*model.steps[:-1]] if isinstance(model, sklearn_pipeline.Pipeline) else []
     return tuple(name for step, part in steps for name in _foreign_step_names(step, part))
 
 
@@ -239,13 +240,13 @@ def _steps_before_last(pipeline: Any, from_list: bool) -> Iterator[tuple[str, st
         yield type(pipeline).__name__, ""
     for name, step in pipeline.steps[:-1]:
         yield from _classify_steps(name, step, from_list)
-    if isinstance(pipeline.steps[-1][1], Pipeline):
+    if isinstance(pipeline.steps[-1][1], sklearn_pipeline.Pipeline):
         yield from _steps_before_last(pipeline.steps[-1][1], from_list)
 
 
 def _is_known_pipeline(step: Any) -> bool:
     """Whether the step is exactly scikit-learn's Pipeline or this library's; a subclass may do anything."""
-    return type(step) is Pipeline or "_is_known_pipeline" in vars(type(step))
+    return type(step) is sklearn_pipeline.Pipeline or "_is_known_pipeline" in vars(type(step))
 
 
 def _classify_steps(name: str, step: Any, from_list: bool) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,6 @@ from dplangevin.tables import as_column, as_matrix
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
-BASELINE_METHODS = ("public-only", "warm-start", "mirror")
 # Clipping bounds that the tuner tries; other models use that of their loss.
 CLIP_CANDIDATES: dict[str, tuple[float | None, ...]] = {
     "ridge": (0.02, 0.05, 0.1, 0.25, 1.0),

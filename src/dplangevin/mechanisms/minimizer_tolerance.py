@@ -73,11 +73,6 @@ def check_minimizer_conditions(theorem: Theorem[Any], constants: Constants, tole
         )
 
 
-def round_down(value: float) -> float:
-    """Return the largest number whose `round_up` is at most value."""
-    return (value - 2e-12) / (1 + 2e-9)
-
-
 def solver_assumptions(iterations: int | None, *more: str) -> tuple[str, ...]:
     """Return the assumptions of a guarantee about a computed minimiser, including on its running time."""
     time = "the time a run takes is not observed"

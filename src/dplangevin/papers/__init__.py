@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from dplangevin.papers.gallery import (
         FIGURES as FIGURES,
-        figure_module as figure_module,
+        find_figure as find_figure,
         reproduce_figure as reproduce_figure,
     )
     from dplangevin.papers.langevin_formulas import (

@@ -87,12 +87,12 @@ def paper_long_time_divergence(
     time: float,
     stationary_divergence: float,
 ) -> float:
-    """A lemma I.1 with its constants corrected (E23): t0 with a unit of time, 37.5 for 30, 6p for 3p.
+    """Bound the Renyi divergence of order a between two diffusions at a late time by A lemma I.1, corrected (E23).
 
-    t0 = log(2 (3a - 1) max{2, kappa}) / (2 beta m), kappa = M/m.
-
-    stationary_divergence is R_{3a} between the two Gibbs distributions. Infinity before t0. Unconstrained, start
-    N(0, I/(beta m)).
+    Both start at N(0, I / (beta m)) and have no constraint. The bound is infinite before the time
+    t0 = log(2 (3a - 1) max{2, kappa}) / (2 beta m), kappa = M/m; afterwards it decreases to 4/3 of
+    `stationary_divergence`, the divergence of order 3a between the two Gibbs distributions. The lemma prints t0 without
+    a unit of time, 30 where 37.5 is needed, and 3p where 6p is.
     """
     kappa, rate = smoothness / strong_convexity, inverse_temperature * strong_convexity
     start = math.log(2 * (3 * order - 1) * max(2.0, kappa)) / (2 * rate)

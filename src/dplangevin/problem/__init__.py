@@ -28,9 +28,8 @@ from dplangevin.problem.losses import (
     SmoothedPinball,
     Softmax,
     Squared,
-    is_proved,
 )
-from dplangevin.problem.problem import Problem
+from dplangevin.problem.problem import Problem, is_proved
 
 __all__ = [
     "ADJACENCIES",

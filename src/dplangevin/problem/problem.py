@@ -16,7 +16,14 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants, DataBounds
 from dplangevin.problem.constraints import CONSTRAINTS, Ball, Box, ConstraintSet, WholeSpace
-from dplangevin.problem.losses import Loss, RecordLoss, is_proved
+from dplangevin.problem.losses import LOSSES, Clipped, Loss, RecordLoss
+
+
+def is_proved(loss: Loss) -> bool:
+    """Return whether the loss is one of this library itself, clipped or not, and not of a subclass."""
+    while type(loss) is Clipped:
+        loss = loss.loss
+    return type(loss) in LOSSES.values()
 
 
 @dataclass(frozen=True, kw_only=True)

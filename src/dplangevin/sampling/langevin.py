@@ -1,7 +1,7 @@
 """Langevin dynamics: projected SGLD, underdamped Langevin, and chains without a certificate, for research.
 
 SGLD: theta <- project(theta - eta_t beta_t grad F(theta) + N(0, 2 eta_t I)), a discretised diffusion and not an exact
-sampler of exp(-beta F). Its privacy: mechanisms.noisy_gradient.theorems.langevin_process.
+sampler of exp(-beta F). Its privacy: the theorems of `mechanisms.langevin`.
 
 Underdamped Langevin, with the exact Gaussian step for a frozen gradient, is biased and has no guarantee:
 

@@ -37,7 +37,12 @@ from dplangevin.sampling.log_concave import (
     sample_gamma_below,
     sample_unit_directions,
 )
-from dplangevin.sampling.logistic_envelope import Anchor, EllipticalEnvelope, fit_envelope
+from dplangevin.sampling.logistic_envelope import (
+    Anchor,
+    EllipticalEnvelope,
+    _log_or_minus_infinity,
+    fit_envelope,
+)
 from dplangevin.sampling.potential import Potential
 from dplangevin.sampling.proximal import BackwardOracle, Columns, check_start
 from dplangevin.sampling.rejection import sample_by_rejection
@@ -283,7 +288,3 @@ class FlatEnvelope:
             result[filled : filled + accepted.size] = accepted
             filled += accepted.size
         return np.sqrt(2 * result)
-
-
-def _log_or_minus_infinity(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf

@@ -75,7 +75,7 @@ def test_the_page_shows_every_figure(name: str) -> None:
     pictures = [suffix for suffix in (".svg", ".png") if f"images/gallery/{name}{suffix})" in page]
     assert len(pictures) == 1
     assert (DOCS / "images" / "gallery" / f"{name}{pictures[0]}").is_file()
-    assert gallery.figure_module(name).TITLE in page
+    assert gallery.find_figure(name).title in page
 
 
 def test_the_command_lists_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +89,7 @@ def test_the_command_lists_and_draws(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_an_unknown_figure_names_the_known_ones() -> None:
     with pytest.raises(InvalidParameter, match="split-regimes"):
-        gallery.figure_module("nonsense")
+        gallery.find_figure("nonsense")
 
 
 def test_the_page_shows_the_papers_numbers_beside_ours() -> None:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts
 from dplangevin.tables import Table
 
-Floats = NDArray[np.float64]
 MIN_EXPONENT, N_OCTAVES, N_FINE_CELLS = -20, 64, 64
 N_COARSE_CELLS = 2 * N_OCTAVES + 1
 Z_THRESHOLD = 4.5  # noise standard deviations above 0 from which a count is taken to be positive

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.errors import InvalidParameter
@@ -24,8 +24,6 @@ from dplangevin.sampling.exact_noise import (
     sample_geometric_noise,
 )
 from dplangevin.sampling.float_noise import sample_discrete_laplace
-
-Floats = NDArray[np.float64]
 
 
 class CellCounts(NamedTuple):

@@ -29,10 +29,10 @@ from dplangevin.accounting.theorem import (
     COMMON_ASSUMPTIONS,
     Theorem,
     noise_assumptions,
+    round_down,
     round_up,
 )
 from dplangevin.errors import CalibrationFailed
-from dplangevin.mechanisms.minimizer_tolerance import round_down
 from dplangevin.mechanisms.noisy_answers.spec import (
     CorrectedAnswersSpec,
     CountsSpec,

@@ -33,13 +33,12 @@ from dplangevin._search import bisect_safe_side, expand_bracket
 from dplangevin.accounting.conversions import gdp_delta, gdp_mu
 from dplangevin.accounting.guarantee import Condition, Guarantee
 from dplangevin.accounting.parts import Gaussian, Profile, Pure
-from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, public_noise_grid, round_up
+from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, public_noise_grid, round_down, round_up
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.minimizer_tolerance import (
     SOLVER_CONVERGES,
     check_minimizer_conditions,
     default_tolerance,
-    round_down,
     solver_assumptions,
     tolerance_or_default,
     total_ridge,

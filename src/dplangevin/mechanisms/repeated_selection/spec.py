@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin._search import bisect_safe_side, expand_bracket
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.guarantee import Guarantee
@@ -86,8 +86,6 @@ class RepeatedSelectionSpec(AnswerSpec):
             -bisect_safe_side(lambda at: mean_repetitions(at) >= self.repetitions, 50.0, 1e-12, rounds=200)
         )
 
-
-Floats = NDArray[np.float64]
 
 NEGATIVE_BINOMIAL_SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
 _WEIGHT_STEP = 2e-3

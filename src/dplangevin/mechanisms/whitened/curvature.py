@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_records import bound_lengths, limit_rows
 from dplangevin.data.integer_grids import (
@@ -43,7 +44,6 @@ from dplangevin.sampling.exact_noise import (
     add_symmetric_gaussian_noise,
 )
 
-Floats = NDArray[np.float64]
 SLOPE_STEPS = 2.0**20
 """Steps in which an exact run counts a squared slope between 0 and 1."""
 Z_UPPER_BOUND = 1.645

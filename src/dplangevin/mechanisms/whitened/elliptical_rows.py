@@ -12,15 +12,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
+from dplangevin._arrays import Floats
 from dplangevin.mechanisms.whitened.curvature import CurvatureLimit
 from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
 from dplangevin.problem import Problem
 
-Floats = NDArray[np.float64]
 MIN_GUESS_EIGENVALUE = 0.02
 """Smallest eigenvalue of the guess over the curvature across the coefficients."""
 MAX_CUT_SHARES, MIN_CURVATURE_SHARE = {"logistic": 0.01, "exponential": 0.1}, 0.01

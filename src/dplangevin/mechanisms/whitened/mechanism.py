@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin._progress import iterate_with_progress
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.exact_sums import ExactSums
@@ -66,7 +66,6 @@ from dplangevin.mechanisms.whitened.whitening import (
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.sampling.exact_noise import ByteSource, add_symmetric_gaussian_noise
 
-Floats = NDArray[np.float64]
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
 """Edge of the spectrum of the noise below which rows are rounded to 24 instead of 20 binary digits: truncation of the
 latter adds about 3e-13 to a second moment."""

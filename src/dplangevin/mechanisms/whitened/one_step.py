@@ -9,7 +9,7 @@ whitened coordinates q, q* the minimiser of its expectation, H its curvature the
 where xi ~ N(0, s^2 I) with 1 / s^2 = sum 1 / s_t^2, and e = grad F(q*) has covariance J / n. Whatever steps, momentum
 and convergence were, the points enter through the gradients at them alone: K^-1 (K qbar - gbar) is the minimiser plus
 noise of ONE gradient that had nearly the whole budget of the descent. rem_t, the part of grad F(v_t) that is not linear
-in v_t, is computed for elliptical rows (`elliptical_rows.py`); labels cancel in it.
+in v_t, is computed for elliptical rows (`EllipticalRows`); labels cancel in it.
 
 K is the noisy curvature, shrunk towards a multiple of what elliptical rows would have, by James-Stein with known noise.
 theta = B q has the prior N(0, tau^2), tau = coef_bound / row_norm or four times the root mean square of the
@@ -25,15 +25,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.mechanisms.whitened.curvature import WhitenedCurvature
 from dplangevin.mechanisms.whitened.elliptical_rows import EllipticalRows, describe_rows, limit_curvature
 from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
 from dplangevin.problem import Problem
 
-Floats = NDArray[np.float64]
 MIN_RELATIVE_EIGENVALUE = 0.05
 """Smallest eigenvalue of the estimated curvature over that of its guess."""
 MIN_TRACE_DEVIATIONS = 2.0

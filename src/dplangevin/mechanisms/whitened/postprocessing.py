@@ -13,15 +13,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from dplangevin._arrays import Floats
 from dplangevin.mechanisms.constant_model import normalize_logs
 from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, window_response
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
 from dplangevin.problem import Problem
 
-Floats = NDArray[np.float64]
 NOISE_FACTOR, MAX_FLATNESS_RATIO = 1.25, 10.0
 """Factor on the noise of the quadratic model, and largest ratio of curvatures across and along the coefficients."""
 MIN_UNCUT_EXCESS_NORM, CUT_NOISE_INCREASE, CUT_EXCESS_FRACTION = 0.4, 0.25, 0.03

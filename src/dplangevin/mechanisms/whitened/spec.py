@@ -11,16 +11,15 @@ from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.constants import Constants
 
-Floats = NDArray[np.float64]
 WINDOW_END_FRACTIONS = (0.25, 0.5, 1.0)
 """Fractions of the steps at which windows end."""
 WINDOW_TAIL_FRACTION = 2 / 3

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
 
-Floats = NDArray[np.float64]
 PARTIAL_WHITENING_POWER = 0.4
 """Whitening power after one moment release: less than 1/2, since eigenvalues below the noise are guesses."""
 FULL_WHITENING_POWER = 0.5

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_sums import ExactSums
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid, to_integers
@@ -46,7 +47,6 @@ from dplangevin.problem import Loss, Problem
 from dplangevin.sampling.float_noise import sample_wishart_difference
 from dplangevin.sampling.lazy_noise import add_rounded_gamma_noise, add_rounded_wishart_noise
 
-Floats = NDArray[np.float64]
 PLANNED_FACTORS, RELEASED_FACTORS = (3.0, 1.0), (2.0, 4.0)
 """Factors on the noise and the bias of the quadratic model; chosen on generated tables."""
 TYPICAL_SCORES, MAX_SCORE = {"logistic": 1.0, "affine": 0.15}, 6.0

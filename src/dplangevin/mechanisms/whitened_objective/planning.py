@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.theorem import round_down
 from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.exact_minimizer import check_exact_minimizer
-from dplangevin.mechanisms.minimizer_tolerance import round_down
 from dplangevin.mechanisms.perturbation.planning import (
     COEF_BOUND_FACTOR,
     SOLVER_BUDGET_FRACTION,

@@ -1,49 +1,104 @@
-"""The papers' figures and tables, redrawn: one module per figure.
+"""The papers' figures and tables, redrawn.
 
-A figure is a module of this package with `TITLE` (one line) and `draw(output: Path, *, quick: bool) -> str`. It writes
+A figure is a function `draw_name(output: Path, *, quick: bool) -> str` and a line in FIGURES with its title. It writes
 `NAME.svg` (or `.png`) and `NAME.csv` into the directory `output` and returns a short text on what agrees with the paper
 and what does not; `reproduce_figure` writes that text to `NAME.txt`. `quick` draws the same picture with fewer points
-and repetitions (seconds), for tests. To add a figure, write the module and add its line to FIGURES.
+and repetitions (seconds), for tests.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from dplangevin import _files
 from dplangevin.errors import InvalidParameter
 
-# name on the command line -> module of this package, imported only when it is drawn
-FIGURES: dict[str, str] = {
-    "clock": "clock",
-    "tightness": "tightness",
-    "plateau": "plateau",
-    "erm-rates": "erm_rates",
-    "sco-rates": "sco_rates",
-    "rashomon-rates": "rashomon_rates",
-    "tables": "tables",
-    "drift": "drift",
-    "split-regimes": "split_regimes",
-    "packing": "packing",
-    "counting-error": "counting_error",
-    "langevin-steps": "langevin_steps",
-    "public-mirror-descent": "public_mirror_descent",
+
+@dataclass(frozen=True)
+class GalleryFigure:
+    """A figure of the gallery.
+
+    Parameters
+    ----------
+    function : what draws it, as "module:function" of this package; imported only when it is drawn.
+    title : one line, with the paper and the place in it.
+    """
+
+    function: str
+    title: str
+
+
+FIGURES: dict[str, GalleryFigure] = {
+    "clock": GalleryFigure(
+        "clock:draw_clock",
+        "Ganesh, Thakurta and Upadhyay (2022): privacy and risk along the clock of Langevin diffusion",
+    ),
+    "tightness": GalleryFigure(
+        "tightness:draw_tightness",
+        "Chourasia, Ye and Shokri (2021), Figure 2: tightness of the bound, three orders",
+    ),
+    "plateau": GalleryFigure(
+        "plateau:draw_plateau",
+        "Altschuler and Talwar (2022), Figure 1: growth, then a plateau, with a lower bound",
+    ),
+    "erm-rates": GalleryFigure(
+        "erm_rates:draw_erm_rates",
+        "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes",
+    ),
+    "sco-rates": GalleryFigure(
+        "sco_rates:draw_sco_rates",
+        "Ganesh, Thakurta and Upadhyay (2022), Table 1, population risk: measured slopes where each term rules",
+    ),
+    "rashomon-rates": GalleryFigure(
+        "rashomon_rates:draw_rashomon_rates",
+        "Ganesh, Thakurta and Upadhyay (2023), Table 2: the four cells of Rashomon draws",
+    ),
+    "tables": GalleryFigure(
+        "tables:draw_tables",
+        "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2: every cell run, with its bound",
+    ),
+    "drift": GalleryFigure(
+        "drift:draw_drift",
+        "Ganesh, Thakurta and Upadhyay (2022), Appendix H: drift against Brownian motion, and no convergence",
+    ),
+    "split-regimes": GalleryFigure(
+        "split_regimes:draw_split_regimes",
+        "Ganesh, Thakurta and Upadhyay (2022), Appendix I: short- and long-term bounds, and one that replaces both",
+    ),
+    "packing": GalleryFigure(
+        "packing:draw_packing",
+        "Ganesh, Thakurta and Upadhyay (2022), Theorem G.1: the non-convex lower-bound instance",
+    ),
+    "counting-error": GalleryFigure(
+        "counting_error:draw_counting_error",
+        "Ganesh (2022), Chapter 2: L-infinity error of k counting queries",
+    ),
+    "langevin-steps": GalleryFigure(
+        "langevin_steps:draw_langevin_steps",
+        "Ganesh (2022), Chapter 3: steps of Langevin samplers, proved and needed",
+    ),
+    "public-mirror-descent": GalleryFigure(
+        "public_mirror_descent:draw_public_mirror_descent",
+        "Ganesh (2022), Figure 4.1: private mirror descent with the public loss as mirror map",
+    ),
 }
+"""The figures, by their names on the command line."""
 
 
-def figure_module(name: str) -> ModuleType:
-    """Return the module of a figure."""
+def find_figure(name: str) -> GalleryFigure:
+    """Return a figure by its name."""
     if name not in FIGURES:
         raise InvalidParameter(f"there is no figure {name!r}; choose among: {', '.join(sorted(FIGURES))}.")
-    return importlib.import_module(f"{__name__}.{FIGURES[name]}")
+    return FIGURES[name]
 
 
 def reproduce_figure(name: str, output: Path, *, quick: bool = False) -> str:
     """Draw one figure into the directory `output`, with its numbers and its text; return the text."""
-    module = figure_module(name)
+    module, _, function = find_figure(name).function.partition(":")
+    draw = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     output.mkdir(parents=True, exist_ok=True)
-    text: str = module.draw(output, quick=quick)
+    text: str = draw(output, quick=quick)
     _files.write_text(output / f"{name}.txt", text.rstrip() + "\n")
     return text

@@ -16,11 +16,10 @@ from dplangevin.papers.gallery import _draw
 from dplangevin.papers.tour import DELTA, EPSILON, N, make_problem, measure_excess
 from dplangevin.problem import risk
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2022): privacy and risk along the clock of Langevin diffusion"
 BETA, RIDGE = 200.0, 0.05
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_clock(output: Path, *, quick: bool) -> str:
     """Account one diffusion for times from 0 to infinity, and run the average that is (1, 1e-6) at every time."""
     figure, (left, right) = _draw.make_figure(2)
     times = np.geomspace(1e-4, 30.0, 12 if quick else 40)

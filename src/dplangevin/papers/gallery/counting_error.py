@@ -12,11 +12,10 @@ from dplangevin.mechanisms.noisy_answers.noise_choice import choose_independent_
 from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 from dplangevin.papers.gallery import _draw
 
-TITLE = "Ganesh (2022), Chapter 2: L-infinity error of k counting queries"
 EPSILON, DELTA = 1.0, 1e-6
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_counting_error(output: Path, *, quick: bool) -> str:
     """Draw the expected L-infinity error against the number of queries, and its ratio to that of Gaussian noise."""
     sizes = (10, 100, 1000) if quick else (10, 30, 100, 300, 1000, 3000, 10_000)
     curves: dict[str, list[float]] = {
@@ -65,7 +64,8 @@ def _summarize(sizes: tuple[int, ...], best: np.ndarray, four: np.ndarray) -> st
     sigma = GeneralizedGaussianMechanism(k=1000, epsilon=EPSILON, delta=DELTA, p=4.0).sigma
     thesis = 185 * math.sqrt(1000 * 4 * math.log(1 / DELTA)) / EPSILON
     return (
-        f"Setting: epsilon = {EPSILON:g}, delta = {DELTA:g}, every query may change by 1; certified noise.\n"
+        f"Setting: epsilon = {EPSILON:g}, delta = {DELTA:g}, every query may change by 1; "
+        "certified noise.\n"
         f"Agrees: noise with density exp(-|x/sigma|^p) has a smaller L-infinity error than Gaussian noise, and "
         f"more so for more queries: by {gains}.\n"
         "Agrees: with delta = 0 the exponential mechanism of the L-infinity error (p = inf) has k / epsilon, where "

@@ -10,12 +10,11 @@ from dplangevin._arrays import Floats
 from dplangevin._progress import iterate_with_progress
 from dplangevin.papers.gallery import _draw
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2022), Appendix H: drift against Brownian motion, and no convergence"
 BUDGET = 15.0
 """mu n / (2 L), which is inverse temperature times sqrt(2 T): the privacy of the path fixes this product."""
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_drift(output: Path, *, quick: bool) -> str:
     """Simulate reflected diffusions on F = |theta| in the unit ball from the boundary, to T = 1/(2p) and 1/(100p)."""
     dimensions = (4, 16, 64, 256)
     repeats, steps = (60, 150) if quick else (400, 600)

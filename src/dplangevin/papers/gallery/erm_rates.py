@@ -18,11 +18,10 @@ from dplangevin.problem.constants import Constants
 from dplangevin.problem.risk import langevin_strongly_convex_excess
 from dplangevin.sampling.log_concave import sample_gamma_below, sample_unit_directions
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes"
 DELTA, RADIUS, FAIL = 1e-6, 0.5, 1e-6
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_erm_rates(output: Path, *, quick: bool) -> str:
     """Measure the excess empirical risk of every row on an instance that its bound covers, with fitted slopes."""
     repeats = 200 if quick else 2000
     figure, fitted = slopes_figure(rate_rows(), repeats, start=(20_000, 8, 0.25))

@@ -14,11 +14,10 @@ from dplangevin.papers.gallery import _draw
 from dplangevin.papers.langevin_formulas import thesis_moment_factor
 from dplangevin.sampling.langevin_certificates import mixing_time, n_overdamped_steps, n_underdamped_steps
 
-TITLE = "Ganesh (2022), Chapter 3: steps of Langevin samplers, proved and needed"
 DIVERGENCE = 0.1
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_langevin_steps(output: Path, *, quick: bool) -> str:
     """Draw the steps to Renyi divergence 0.1 in both directions against the dimension, for two condition numbers."""
     dimensions = (10, 100) if quick else (10, 20, 50, 100)
     order, rows = 2.0, []

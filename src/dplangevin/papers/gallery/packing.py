@@ -13,12 +13,11 @@ from dplangevin.papers.gallery import _draw
 from dplangevin.problem.packed_bumps import PackedBumps
 from dplangevin.sampling.rejection import sample_finite_grid
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2022), Theorem G.1: the non-convex lower-bound instance"
 WIDTH = 0.25
 EPSILON = 1.0
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_packing(output: Path, *, quick: bool) -> str:
     """Draw the instance in the plane, and the risk of the exponential mechanism on it against n."""
     rng = np.random.default_rng(0)
     grid = np.linspace(-1, 1, 101 if quick else 201)

@@ -18,12 +18,11 @@ from dplangevin.mechanisms.noisy_gradient.walk_laws import compute_walk_law, ren
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem.constants import Constants
 
-TITLE = "Altschuler and Talwar (2022), Figure 1: growth, then a plateau, with a lower bound"
 CONSTANTS = Constants(n=1000, lipschitz=1.0, smoothness=1.0, diameter=1.0)
 ORDERS = (2.0, 8.0)
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_plateau(output: Path, *, quick: bool) -> str:
     """Draw the Renyi divergence of noisy SGD against the number of steps: composition, our bound, exact walk."""
     steps = np.unique(np.geomspace(100, 1e6, 7 if quick else 25).round().astype(int))
     figure, axes = _draw.make_figure(2, sharex=True)

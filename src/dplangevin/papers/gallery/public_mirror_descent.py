@@ -31,7 +31,6 @@ from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, StepMode
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem import Clipped, DataBounds, Loss, Problem, Squared
 
-TITLE = "Ganesh (2022), Figure 4.1: private mirror descent with the public loss as mirror map"
 Table = dict[tuple[int, str], tuple[float, float, int]]  # mean, half-width, runs by dimension and method
 RECORDS, EPSILON, DELTA, RUNS = 10_000, 1.0, 1e-5, 20
 NORM = 0.3**0.5  # of every row: 120 entries of 0.05
@@ -193,7 +192,7 @@ def squared_errors(dimension: int, seed: int, settings: dict[str, Setting]) -> d
     return errors
 
 
-def draw(output: Path, *, quick: bool = False) -> str:
+def draw_public_mirror_descent(output: Path, *, quick: bool = False) -> str:
     """Draw the mean squared error against the dimension, with 95% intervals, as picture and table."""
     settings = SETTINGS
     if quick:  # fewer steps of the baseline, so that it takes seconds

@@ -17,7 +17,6 @@ from dplangevin.papers.gallery.erm_rates import DELTA, RADIUS
 from dplangevin.papers.gallery.sco_rates import sampling_error
 from dplangevin.problem.constants import Constants
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2023), Table 2: the four cells of Rashomon draws"
 LIPSCHITZ = 2 * RADIUS  # of |theta - d|^2 / 2 on the ball
 ROWS = (
     RateRow("empirical, eps", lambda n, p, e, k, rng: cone_excess(n, p, e), (-1, 1, -1)),
@@ -43,7 +42,7 @@ ROWS = (
 )
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_rashomon_rates(output: Path, *, quick: bool) -> str:
     """Compute the excess risk over the threshold of every cell; all are integrals, so `quick` has no effect."""
     figure, fitted = slopes_figure(ROWS, 0, start=(20_000, 8, 0.25))
     _draw.save_figure(figure, output / "rashomon-rates.svg")

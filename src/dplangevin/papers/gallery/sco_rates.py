@@ -23,12 +23,8 @@ from dplangevin.problem.risk import (
     regularized_gibbs_ridge,
 )
 
-TITLE = (
-    "Ganesh, Thakurta and Upadhyay (2022), Table 1, population risk: measured slopes where each term rules"
-)
 
-
-def draw(output: Path, *, quick: bool) -> str:
+def draw_sco_rates(output: Path, *, quick: bool) -> str:
     """Measure population risk where sampling error dominates (large epsilon) and where privacy does (small epsilon)."""
     repeats = 200 if quick else 2000
     figure, fitted = slopes_figure(rate_rows(), repeats, start=(4000, 8, 1.0))

@@ -12,11 +12,10 @@ from dplangevin.papers import langevin_formulas as paper
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem.constants import Constants
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2022), Appendix I: short- and long-term bounds, and one that replaces both"
 BETA, RIDGE, SENSITIVITY, ORDER, SMOOTH, DIMENSION, REACH = 40.0, 0.5, 0.1, 2.0, 0.6, 2, 0.5
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_split_regimes(output: Path, *, quick: bool) -> str:
     """Draw the Renyi divergence of the last point of two diffusions against time."""
     times = np.geomspace(1e-3, 10, 20 if quick else 120)
     constants = Constants(
@@ -67,8 +66,8 @@ def _summarize(constants: Constants, stationary: float) -> str:
     short = ORDER * _mu(constants, 1e-3) ** 2 / 2
     printed_short = paper.paper_last_iterate_divergence(ORDER, BETA, SENSITIVITY, RIDGE, 1e-3)
     return (
-        f"Setting: beta = {BETA:g}, m = {RIDGE:g}, M = {SMOOTH:g}, gradient sensitivity {SENSITIVITY:g}, order "
-        f"{ORDER:g}, p = {DIMENSION}.\n"
+        f"Setting: beta = {BETA:g}, m = {RIDGE:g}, M = {SMOOTH:g}, gradient sensitivity {SENSITIVITY:g}, "
+        f"order {ORDER:g}, p = {DIMENSION}.\n"
         f"Agrees: both lemmas are true bounds once their constants are corrected (the threshold time of Lemma I.1 has "
         "no unit of time as printed).\n"
         f"Differs: mu^2(T) = (beta Delta^2/m) tanh(beta m T/2) is below both at every time and is attained by "

@@ -22,7 +22,6 @@ from dplangevin.papers.gallery import _draw
 from dplangevin.problem import Ball, Box, DataBounds, Logistic, Mean, Problem, Sigmoid
 from dplangevin.sampling.potential import ProblemPotential
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2: every cell run, with its bound"
 EPSILON, DELTA, STRONG = 1.0, 1e-6, 0.5
 _POPULATION = 40_000  # records that stand for new ones
 
@@ -195,7 +194,7 @@ def minimum(score: ProblemPotential, problem: Problem) -> float:
     return float(score.value(theta)[0])
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_tables(output: Path, *, quick: bool) -> str:
     """Run every cell at several n; write measured excess, bound and slopes."""
     sizes = (1000, 4000) if quick else (1000, 4000, 16_000)
     seeds = 8 if quick else 40

@@ -17,7 +17,6 @@ from dplangevin.papers import noisy_sgd_formulas as paper
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem import DataBounds, Mean, Problem
 
-TITLE = "Chourasia, Ye and Shokri (2021), Figure 2: tightness of the bound, three orders"
 SETTING: dict[str, Any] = {"gradient_sensitivity": 4.0, "n": 5000, "step_size": 0.02, "sigma": 0.02}
 ORDERS = (10, 20, 30)
 _CURVES = (
@@ -69,7 +68,7 @@ def attained_mu(steps: int) -> float:
     return float(abs(values[0][0] - values[1][0]) / np.linalg.norm(values[0][1:]))
 
 
-def draw(output: Path, *, quick: bool) -> str:
+def draw_tightness(output: Path, *, quick: bool) -> str:
     """Draw the Renyi divergence against the number of steps at orders 10, 20 and 30."""
     measured = {k: attained_mu(k) for k in ((10, 100) if quick else (10, 50, 100, 200, 300, 400, 500))}
     steps = np.union1d(np.geomspace(1, 500, 12 if quick else 60).astype(int), list(measured))

@@ -31,13 +31,6 @@ LOSSES: dict[str, type[Loss]] = {
 """The losses whose bounds this library proves, by name. A new loss needs its class and a line here."""
 
 
-def is_proved(loss: Loss) -> bool:
-    """Return whether the loss is one of this library itself, clipped or not, and not of a subclass."""
-    while type(loss) is Clipped:
-        loss = loss.loss
-    return type(loss) in LOSSES.values()
-
-
 __all__ = [
     "LOSSES",
     "Bump",
@@ -56,5 +49,4 @@ __all__ = [
     "SmoothedPinball",
     "Softmax",
     "Squared",
-    "is_proved",
 ]
