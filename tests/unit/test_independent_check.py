@@ -60,6 +60,7 @@ TO_LEARN = Schema.learn({"a": "number", "b": "number", "c": "number", "kind": "c
 MODELS: dict[str, dict[str, Any]] = {
     "whitened": {},
     "add-remove": {"adjacency": "add-remove", "n_public": N},
+    "learned number of rows": {"adjacency": "add-remove", "n_public": "learn"},
     "two rows": {"max_rows_per_person": 2},
     "intervals": {"intervals": True},
     "learned": {"schema": TO_LEARN},
