@@ -80,14 +80,13 @@ def joint_delta(mu: D, pure: list[Cost], epsilon: D) -> D:
 def composed_delta(costs: list[Cost], epsilon: D) -> D:
     """Return delta of all costs together: of the pairs that dominate them, or with pure losses subtracted."""
     if len(costs) == 1 and costs[0].uses == 1 and (m := costs[0].laplace):
-        gap = max(
-            costs[0].value - epsilon, D(0)
-        )  # each loss is the largest with chance 1/2, or t less: density <= 1/4
-        if m == 1:
-            return (1 - (-gap / 2).exp()) * (1 + SLACK)
-        terms = (math.comb(m, j) * D(2) ** (j - m) * (gap / 4) ** j / math.factorial(j) for j in range(m + 1))
-        near = gap * m < 2 * costs[0].value
-        return (1 - (-gap).exp()) * sum(terms, D(0)) * (1 + SLACK) if near else D(1)
+        half, reached, missed = (costs[0].value - epsilon) / 2, 0, D(0)
+        if half <= 0 or half * m >= costs[0].value:
+            return D(half > 0)
+        for r in range(m - 1, -1, -1):  # delta is P[Poisson(half) > Binomial(m - 1, 1/2)] (theory/thesis.md)
+            reached += math.comb(m - 1, r)
+            missed += half**r / math.factorial(r) * reached
+        return 1 - (-half).exp() * missed / D(2) ** (m - 1) + D("1e-70")
     pure = [cost for cost in costs if cost.kind != "gaussian"]
     mu = D(sum(cost.uses * cost.value**2 for cost in costs if cost not in pure)).sqrt() * (1 + SLACK)
     left = epsilon - sum(cost.uses * cost.value for cost in pure)

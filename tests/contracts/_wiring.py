@@ -322,6 +322,13 @@ def _fits(units: Units) -> Iterator[SpendingCase]:
             ("intervals", {"intervals": True, "least": 0.1}),
             ("pure intervals", {"intervals": True, "delta": 0.0, "epsilon": 30.0, "least": 0.02}),
         ]
+        if adjacency == "add-remove":
+            learned = {"n_public": "learn", "least": 0.1}
+            more += [
+                ("learned number of rows", learned),
+                ("secure learned number of rows", learned | {"secure": True}),
+            ]
+            more += [("learned number of rows, pure", learned | {"delta": 0.0, "epsilon": 30.0})]
         if adjacency == "replace-one":  # proved for at most n records, so not with add-remove and a stated n
             secure = {"mechanism": "output-perturbation", "secure": True, "least": 0.1}
             more += [("langevin", {"mechanism": "langevin", "least": 0.1}), ("secure", {"secure": True})]

@@ -84,7 +84,9 @@ def test_the_unit_means_nothing(kind: str, unit: float, name: str) -> None:
 
 # what counts rows, or asks whether a model is right about them, counts a row without numbers (marginals of a file have
 # a cell for missing values); which rows of a person are used is drawn, and one row more is another draw
-COUNTS_ROWS = ("score", "counts by group", "rows a person, groups", "learned norm", "persons", " file")
+COUNTS_ROWS = (
+    "score", "counts by group", "rows a person, groups", "learned norm", "learned number of rows", "persons", " file",
+)  # fmt: skip
 NOTHING = [
     name
     for name, spender in SPENDERS.items()

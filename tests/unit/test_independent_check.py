@@ -23,6 +23,7 @@ import dplangevin_check as checker
 from dplangevin import DPLogisticRegression, DPRidge, InvalidParameter, Ledger, Schema, account, plan_fit
 from dplangevin._plain import add_digest
 from dplangevin.accounting.certificate import certificate_to_plain, check_guarantee
+from dplangevin.accounting.generalized_gaussian import GeneralizedGaussian
 from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.accounting.plan import CertifiedSpec, plan_to_plain
 from dplangevin.cli.main import app
@@ -59,6 +60,7 @@ TO_LEARN = Schema.learn({"a": "number", "b": "number", "c": "number", "kind": "c
 MODELS: dict[str, dict[str, Any]] = {
     "whitened": {},
     "add-remove": {"adjacency": "add-remove", "n_public": N},
+    "learned number of rows": {"adjacency": "add-remove", "n_public": "learn"},
     "two rows": {"max_rows_per_person": 2},
     "intervals": {"intervals": True},
     "learned": {"schema": TO_LEARN},
@@ -213,6 +215,54 @@ def test_it_agrees_with_other_guarantees(name: str) -> None:
     stated = certificate_to_plain(guarantee)
     assert stated is not None
     assert stated["epsilon"] * (1 - 2e-4) < epsilon <= stated["epsilon"]
+
+
+def _laplace_delta(m: int, shift: float, epsilon: float) -> float:
+    with localcontext(checker.CONTEXT):
+        cost = checker.Cost("generalized-gaussian", D(m) * D(shift), 1, m)
+        return float(checker.composed_delta([cost], D(epsilon)))
+
+
+def _enclosed_laplace_delta(m: int, shift: float, epsilon: float, steps: int = 4000) -> tuple[float, float]:
+    """Bounds on delta of m Laplace answers: their losses on a grid, all rounded down, or all up, and convolved."""
+    step = 2 * shift / steps
+    edges = np.exp(-np.arange(steps + 1) * step / 2) / 2
+    bounds = []
+    for first in (1, 0):  # a deficit in the cell (j h, (j + 1) h] becomes (j + 1) h, or j h
+        one = np.zeros(steps + 1)
+        one[first : steps + first] += edges[:-1] - edges[1:]
+        one[0] += 0.5
+        one[-1] += edges[-1]
+        total = np.ones(1)
+        for _ in range(m):
+            total = np.convolve(total, one)
+        losses = m * shift - step * np.arange(len(total))
+        bounds.append(float(total @ np.maximum(0.0, -np.expm1(epsilon - losses))))
+    return bounds[0], bounds[1]
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 6])
+@pytest.mark.parametrize("shift", [0.05, 1.3])
+@pytest.mark.parametrize("part", [0.02, 0.4, 0.999])
+def test_its_profile_of_laplace_answers_is_the_exact_one(m: int, shift: float, part: float) -> None:
+    epsilon = m * shift - 2 * shift * part
+    low, high = _enclosed_laplace_delta(m, shift, epsilon)
+    found = _laplace_delta(m, shift, epsilon)
+    assert low <= found * (1 + 1e-9)
+    assert found <= high * (1 + 1e-9) + 1e-60
+    if epsilon > 0:
+        assert found == pytest.approx(
+            GeneralizedGaussian(p=1.0, shift=shift, changed=m, answers=m).delta(epsilon), rel=2e-3, abs=1e-12
+        )
+    half = (m * shift - epsilon) / 2  # with half of the mean of N it would be below what is attained
+    assert low > _laplace_delta(m, shift, m * shift - half)
+
+
+def test_its_profile_of_laplace_answers_is_one_where_it_is_not_known() -> None:
+    assert _laplace_delta(3, 1.0, 0.9) == 1.0
+    assert _laplace_delta(3, 1.0, 1.0) == 1.0
+    assert 0 < _laplace_delta(3, 1.0, 1.1) < 1
+    assert _laplace_delta(3, 1.0, 3.0) == 0.0
 
 
 def test_what_has_no_rule_is_not_covered() -> None:

@@ -47,10 +47,11 @@ Model = Annotated[
     ),
 ]
 PublicDivisor = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--n-public",
-        help="Public divisor under add-remove; by default the number of rows, which is then public.",
+        help="Public divisor under add-remove, or 'learn': release the number of rows with noise. By default the "
+        "number of rows, which is then public.",
     ),
 ]
 Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanism by name.")]
@@ -290,7 +291,7 @@ def fit_model(
     loaded_schema, target_options = _public_statements(model, target, table, learn, records.names)
     estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
         epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=loaded_schema, adjacency=adjacency,
-        n_public=n_public, mechanism=mechanism, mechanism_options=stated_run(beta, time, n_steps),
+        n_public=_read_divisor(n_public), mechanism=mechanism, mechanism_options=stated_run(beta, time, n_steps),
         radius=radius, alpha=alpha, secure=secure,
         intervals=intervals, random_state=release_options.random_state,
         checkpoint=release_options.checkpoint, ledger=budget, person=person, max_rows_per_person=max_rows_per_person,
@@ -307,6 +308,17 @@ def fit_model(
             estimator.feature_names_in_ = np.array(names, dtype=object)
         _deliver_model(delivery, estimator, output, report, sign)
     _print_result(estimator, output, delta, output_format)
+
+
+def _read_divisor(text: str | None) -> int | str | None:
+    """Return the public divisor, or "learn"."""
+    from dplangevin.schema.schema import LEARN
+
+    if text is None or text == LEARN:
+        return text
+    if not text.isascii() or not text.isdigit():
+        raise InvalidParameter(f"--n-public must be a whole number or {LEARN!r}, got {text!r}.")
+    return int(text)
 
 
 def _public_statements(

@@ -22,6 +22,7 @@ from dplangevin.estimators._call_context import (
     WithCallContext,
     check_fit_conditions,
     fit_conditions,
+    learns_row_count,
     reset_fitted_attributes,
 )
 from dplangevin.estimators._documentation import DocExample, fill_docstring
@@ -32,7 +33,11 @@ from dplangevin.estimators._interval_plan import (
     plan_with_intervals,
 )
 from dplangevin.estimators._public_data import compare_public_methods, fit_with_public_data
-from dplangevin.estimators._raw_fit import fit_raw_table, fit_with_learned_norm
+from dplangevin.estimators._raw_fit import (
+    fit_raw_table,
+    fit_with_learned_count,
+    fit_with_learned_norm,
+)
 from dplangevin.estimators._reading import (
     UNBOUNDED_WEIGHTS_MESSAGE,
     Outline,
@@ -96,7 +101,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
     alpha: float | None = None
     fit_intercept: bool = True
     adjacency: str = "replace-one"
-    n_public: int | None = None
+    n_public: Any = None
     mechanism: str = "auto"
     mechanism_options: Any = None
     theorem: str | None = None
@@ -138,6 +143,9 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             if learned_bounds == "norm":
                 scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
                 return scaled
+            if learns_row_count(self):
+                counted: Self = fit_with_learned_count(self, X, y, sample_weight)
+                return counted
             if learned_bounds == "schema" or self.person is not None:
                 fitted: Self = fit_raw_table(self, X, y, sample_weight)
                 return fitted
@@ -382,13 +390,8 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         if delta != 0:
             _check.check_open_unit("delta", delta)
         epsilon = _check.check_positive("epsilon", self.epsilon)
-        if delta >= 1 / n:
-            warnings.warn(
-                f"delta = {delta:g} is not below 1/n = {1 / n:g}: a mechanism that publishes one random record "
-                "in full would satisfy it. Choose a smaller delta.",
-                UserWarning,
-                stacklevel=3,
-            )
+        if not learns_row_count(self):  # else n is a placeholder
+            self.warn_of_large_delta(n)
         secure = None if self.secure is None else _check.check_flag("secure", self.secure)
         check_seed(secure, self.random_state)
         without_public_data = self.public_data is None  # fits with public data have a mechanism of their own
@@ -419,6 +422,17 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             secure=secure,
             allow_more_rows=self.n_public is not None and self.adjacency == "add-remove",
         )
+
+    def warn_of_large_delta(self, n: int) -> None:
+        """Warn if delta is not below 1/n for this public n."""
+        delta = self.delta or 0.0
+        if delta >= 1 / n:
+            warnings.warn(
+                f"delta = {delta:g} is not below 1/n = {1 / n:g}: a mechanism that publishes one random record "
+                "in full would satisfy it. Choose a smaller delta.",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _row_norm_bound(self) -> float:
         """Return the stated bound on the norm of a row, before any data are read."""
@@ -467,6 +481,11 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
     def public_divisor(self, n_rows: int) -> int:
         """Return the public divisor of the mean: the stated one, or the number of rows."""
         check_fit_conditions(self)
+        if learns_row_count(self):
+            raise InvalidParameter(
+                "n_public='learn' is for a single fit, which releases the number of rows with noise and then plans; "
+                "this plan is made before anything is released. State about how many rows to expect, n_public=."
+            )
         if self.n_public is None and n_rows == 0:
             raise InvalidParameter("the table has no rows.")
         return n_rows if self.n_public is None else _check.check_count("n_public", self.n_public)

@@ -30,13 +30,14 @@ from dplangevin.accounting.guarantee import Condition, merge_conditions
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._documentation import DocumentationLinkMixin
 from dplangevin.estimators.schema_encoder import SchemaEncoder
+from dplangevin.schema.schema import LEARN
 
 M = TypeVar("M")
 
 PUBLIC_ROW_COUNT = Condition(
     kind="public-row-count",
     text="the number of rows being public, although add-remove neighbours differ in it: it was used as the divisor "
-    "of the mean; state n_public= to avoid it",
+    "of the mean; state n_public=, a number or 'learn', to avoid it",
 )
 FITTED_AS_CLONE = Condition(
     kind="outer-estimator",
@@ -115,6 +116,11 @@ def in_pipeline(model: Any, conditions: tuple[Condition, ...]) -> Iterator[None]
             model._pipeline_conditions = outer
 
 
+def learns_row_count(model: Any) -> bool:
+    """Whether the fit learns the number of rows, within its guarantee."""
+    return isinstance(model.n_public, str) and model.n_public == LEARN
+
+
 def fit_conditions(model: Any) -> tuple[Condition, ...]:
     """Return the conditions of a fit that is running now."""
     uses_row_count = model.adjacency == "add-remove" and model.n_public is None
@@ -126,7 +132,7 @@ def check_fit_conditions(model: Any) -> None:
     if model._has_strict_ledger() and model.adjacency == "add-remove" and model.n_public is None:
         raise InvalidParameter(
             "this data set is strict, and under add-remove the number of rows is private: state n_public=, the "
-            "public divisor of the mean. Nothing was charged."
+            "public divisor of the mean, or n_public='learn' in a single fit. Nothing was charged."
         )
     for condition in call_conditions(model):
         if model._has_strict_ledger():

@@ -28,8 +28,9 @@ PARAMETERS_DOC = """\
     alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves the choice to the planner.
     fit_intercept : add a constant column, which counts in the norm of a row.
     adjacency : "replace-one" (neighbours differ in one record's value) or "add-remove" (in one record's presence).
-    n_public : public divisor of the mean under add-remove; the table may have more or fewer rows. None takes the
-        number of rows, which is then public.
+    n_public : public divisor of the mean under add-remove; the table may have more or fewer rows. "learn" releases the
+        number of rows with noise, within the guarantee, and plans the fit for it (n_public_). None takes the number of
+        rows, which is then public.
     mechanism : "auto" or one of
         {mechanisms}.
     mechanism_options : for mechanism="langevin": a dictionary with any of inverse_temperature, time and n_steps; the
@@ -66,7 +67,7 @@ ATTRIBUTES_DOC = """\
     geometry_ : for which directions of the joint rows the eigenvalue of the noisy second moment stands above the
         noise (`resolved`), and for squared and logistic losses an estimate of the excess risk due to noise
         (`excess_risk`).
-    n_iter_ : number of steps.
+    n_iter_ : number of steps. n_public_ : the released number of rows, with n_public="learn".
     n_features_in_, feature_names_in_ : of the training table.
 """
 

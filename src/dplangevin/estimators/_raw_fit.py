@@ -2,13 +2,15 @@
 
 `fit_raw_table` limits the rows of each person, learns a schema and fits; `fit_with_learned_norm` (data_norm="learn")
 learns the norm to which rows are clipped. There, rows are divided by the learned norm, so that the fit can be planned
-for rows of norm 1 before anything is read, and the coefficients are divided by it afterwards.
+for rows of norm 1 before anything is read, and the coefficients are divided by it afterwards. `fit_with_learned_count`
+(n_public="learn") learns the number of rows, which is private under add-remove, and plans the fit for it.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,15 +20,27 @@ import numpy as np
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._rng import SharedGenerator
+from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.charge import charge_then_release
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Pure
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.registry import mechanisms_with
 from dplangevin.data.dataset import check_shape
-from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.data.sources import read_records
+from dplangevin.errors import CalibrationFailed, DplangevinError, InvalidParameter
+from dplangevin.estimators._call_context import check_fit_conditions, learns_row_count
 from dplangevin.estimators._interval_plan import interval_budget_fraction
-from dplangevin.estimators._raw_table import PrivacyUnit, RawPlan, RawRecords, plan_raw_fit
+from dplangevin.estimators._raw_table import (
+    NOTHING_LEFT_MESSAGE,
+    PrivacyUnit,
+    RawPlan,
+    RawRecords,
+    plan_raw_fit,
+)
 from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS_MESSAGE, OutOfMemoryData, build_dataset
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, check_monotone, encoding_schema
+from dplangevin.estimators.uncertainty import geometry_of_release
 from dplangevin.mechanisms.learned_schema.cells import (
     ColumnRange,
     coarse_range,
@@ -38,9 +52,11 @@ from dplangevin.mechanisms.learned_schema.cells import (
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism, hash_counts
 from dplangevin.mechanisms.learned_schema.spec import count_noise_std
 from dplangevin.mechanisms.mechanism import Release, fingerprint_dataset, run_plan
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup, plan_exact_noise
 from dplangevin.mechanisms.run_state import RunState
-from dplangevin.planner.fit_plan import FitPlan, Request, plan_request
-from dplangevin.problem.constants import ADJACENCIES
+from dplangevin.planner.fit_plan import FitPlan, Request, plan_gaussian_fit, plan_request
+from dplangevin.problem.constants import ADJACENCIES, MAX_RECORDS
 from dplangevin.schema import CategoricalColumn, Column, LearnableSchema, Schema
 from dplangevin.schema.learned import asks_to_learn, learn_template_error
 from dplangevin.schema.schema import LEARN
@@ -509,6 +525,7 @@ def _check_norm_options(model: DPLinearModel) -> None:
         "alpha": model.alpha is not None,
         "public_data": model.public_data is not None,
         "intervals": bool(interval_budget_fraction(model)),
+        "n_public='learn'": learns_row_count(model),
     }
     for name in [name for name, is_set in unsupported.items() if is_set]:
         raise InvalidParameter(
@@ -542,3 +559,212 @@ def _digest_counts(exact_counts: list[CellCounts], salt: str) -> str:
     from dplangevin.mechanisms.learned_schema.mechanism import hash_counts
 
     return "".join(hash_counts(counts, salt) for counts in exact_counts)
+
+
+COUNT_BUDGET_FRACTION = 0.01
+"""Of mu^2 (of epsilon for a pure guarantee), the part that learns the number of rows."""
+PLANNED_ROWS = 10_000
+"""The divisor of the plan that is charged before the number of rows is learned: what a fit costs depends on no divisor,
+because its noise is planned in units of what one record adds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedPlan:
+    """Plan of a noisy number of rows and of a fit whose public divisor it becomes, charged together.
+
+    Parameters
+    ----------
+    count : spec of the noisy number of rows.
+    fit_plan : for PLANNED_ROWS; the fit runs the plan for the released number if that costs no more.
+
+    Attributes
+    ----------
+    guarantee : of both releases, composed: whatever number is released, the fit after it costs at most what is here.
+    """
+
+    count: CertifiedSpec
+    fit_plan: FitPlan
+    guarantee: Guarantee = field(init=False)
+
+    def __post_init__(self) -> None:
+        fit = self.fit_plan.plan.guarantee
+        if (
+            self.fit_plan.plan.delta == 0
+        ):  # as one pure release: another plan may divide its epsilon otherwise
+            fit = replace(fit, parts=(Pure(value=fit.epsilon(0.0)),), derivations=())
+        both = fit + self.count.guarantee
+        _check.set_frozen(self, guarantee=replace(both, at_delta=self.fit_plan.plan.delta, composition=None))
+
+    def may_run(self, fit_plan: FitPlan) -> bool:
+        """Whether a fit costs at most what was charged, in the same arithmetic and under the same conditions."""
+        planned, other = self.fit_plan.plan.guarantee, fit_plan.plan.guarantee
+        stated = (planned.adjacency, planned.arithmetic, planned.conditions, planned.rows_per_person)
+        if stated != (other.adjacency, other.arithmetic, other.conditions, other.rows_per_person):
+            return False
+        if self.fit_plan.plan.delta == 0:
+            return other.epsilon(0.0) <= planned.epsilon(0.0)
+        return planned.mu is not None and other.mu is not None and other.mu <= planned.mu
+
+    def plan_for_rows(self, request: Request, rows: int) -> FitPlan:
+        """Return the plan of the fit for the released number of rows, of which it is a function."""
+        charged = self.fit_plan.plan
+        epsilon = charged.guarantee.epsilon(charged.delta)
+        noise = self.count.spec.groups[0].scale  # type: ignore[attr-defined]
+        reason = (
+            f"{COUNT_BUDGET_FRACTION:.0%} of the privacy budget is spent on the number of rows, which is private: "
+            f"released as {rows} with noise of scale {noise:.3g}, it is the divisor, and the fit was planned for it"
+        )
+        for margin in (0.0, 1e-7):  # both were rounded
+            try:
+                fit_plan = _plan_composable_fit(
+                    replace(request, n=rows, epsilon=epsilon * (1 - margin)), charged.guarantee.mu
+                )
+            except DplangevinError:
+                continue
+            if self.may_run(fit_plan):
+                return replace(fit_plan, reasons=(reason, *fit_plan.reasons))
+        return replace(self.fit_plan, reasons=(reason, *self.fit_plan.reasons))
+
+
+def _plan_composable_fit(request: Request, max_mu: float | None = None) -> FitPlan:
+    """Plan a fit whose cost is pure, or mu of Gaussian DP of at most max_mu."""
+    if request.delta == 0:
+        return plan_request(request)
+    return plan_gaussian_fit(request, math.inf if max_mu is None else max_mu)
+
+
+def plan_with_count(request: Request) -> CountedPlan:
+    """Return the plan of a noisy number of rows and of a fit that together cost the request's (epsilon, delta)."""
+    epsilon, delta = request.epsilon, request.delta
+    is_pure = delta == 0
+    goal = epsilon if is_pure else cv.gdp_mu(epsilon, delta) * (1 - 1e-7)
+    cost = goal * (COUNT_BUDGET_FRACTION if is_pure else math.sqrt(COUNT_BUDGET_FRACTION))
+
+    def plan_count(secure: bool) -> CertifiedSpec:
+        spec = NoisySumsSpec(
+            groups=(SumGroup(answers=1, unit=1.0, scale=(1 + 1e-9) / cost),),
+            noise="geometric" if is_pure else "gaussian",
+            adjacency="add-remove",
+            secure=secure,
+        )
+        return CertifiedSpec(spec=spec, delta=delta)
+
+    count = plan_exact_noise(plan_count, request.secure)
+    left = (1 - COUNT_BUDGET_FRACTION) * goal if is_pure else math.sqrt(1 - COUNT_BUDGET_FRACTION) * goal
+    for margin in (1e-9, 1e-6):
+        fit_epsilon = left if is_pure else math.nextafter(cv.gdp_epsilon(left, delta), 0.0)
+        fit_plan = _plan_composable_fit(replace(request, epsilon=fit_epsilon * (1 - margin)))
+        if not is_pure and fit_plan.plan.guarantee.mu is None:
+            raise InvalidParameter(
+                f"n_public='learn' needs a fit of which the cost is known as mu of Gaussian DP, and that of "
+                f"mechanism={fit_plan.plan.spec.mechanism!r} is not: state n_public=, the public divisor, or leave "
+                "mechanism='auto'."
+            )
+        plan = CountedPlan(count=count, fit_plan=fit_plan)
+        if plan.guarantee.epsilon(delta) <= epsilon:
+            return plan
+    raise CalibrationFailed(NOTHING_LEFT_MESSAGE.format(epsilon))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CountedRelease:
+    """Release of the fit, the number of rows that was released before it, and the plan that followed from that."""
+
+    release: Release
+    rows: int
+    fit_plan: FitPlan
+    ledger_head: str | None = field(default=None, repr=False)
+
+    def digest(self) -> str:
+        """Return a hash of both results, for the ledger."""
+        return hashlib.sha256(f"{self.release.digest()} {self.rows}".encode()).hexdigest()
+
+
+def fit_with_learned_count(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
+    """Charge once, release the number of rows with noise, plan the fit for that number, and fit.
+
+    Nothing else depends on the number of rows: what is public about the table is its columns.
+    """
+    _check_count_options(model)
+    check_fit_conditions(model)
+    model_copy = copy.copy(model)
+    model_copy.bad_rows, model_copy.ledger, model_copy.checkpoint = model._bad_row_rule(), None, None
+    model_copy.verbose = False  # how sums are computed depends on the size of the table
+    outline = model_copy.outline(X, y, weights)
+    encode = model_copy.target_encoder(outline.labels)
+    if model.schema is not None:
+        check_monotone(model_copy, encode.n_classes)
+    request = model_copy.planning_request(PLANNED_ROWS, outline.shape[1], encode.n_classes)
+    plan = plan_with_count(request)
+    if model.max_rows_per_person != 1:
+        model.check_group_privacy(plan.guarantee)
+    if outline.weighted and model.weight_bound is None:
+        warnings.warn(UNBOUNDED_WEIGHTS_MESSAGE, UserWarning, stacklevel=3)
+    outline.check(plan.fit_plan.plan.problem, encode)
+    saved_run = RunState.for_fit(model.checkpoint, plan.fit_plan.plan, plan.count, LEARN, ledger=model.ledger)
+
+    def release(rng: np.random.Generator, seeded: bool) -> CountedRelease:
+        shared = SharedGenerator(rng, seeded or saved_run is not None)
+        exact = np.array([float(outline.shape[0])])
+        [noisy] = NoisySums().run(plan.count, lambda: [exact], shared).values
+        rows = min(max(round(float(noisy[0])), 1), MAX_RECORDS)
+        fit_plan = plan.plan_for_rows(request, rows)
+        reader = model_copy.reader(outline, fit_plan.plan.problem, encode, is_single_use=True)
+        data = reader if saved_run is None else read_records(reader)
+        if saved_run is not None:
+            saved_run.check_records(lambda salt: fingerprint_dataset(read_records(data), salt))
+        fit_release = replace(run_plan(fit_plan.plan, data, shared, secure=bool(model.secure)), seeded=seeded)
+        return CountedRelease(release=fit_release, rows=rows, fit_plan=fit_plan)
+
+    counted = charge_then_release(
+        plan,
+        release,
+        model.random_state,
+        ledger=model.ledger,
+        checkpoint=saved_run,
+        rows_per_person=model.max_rows_per_person,
+    )
+    fit_plan, fit_release = counted.fit_plan, counted.release
+    model.warn_of_large_delta(counted.rows)
+    if fit_plan.warning is not None:
+        warnings.warn(fit_plan.warning, UserWarning, stacklevel=3)
+    if model.verbose:
+        print(fit_plan)
+    model_copy.set_coefficients(np.array(fit_release.value), fit_plan.plan.problem)
+    charged = plan.guarantee.assumptions
+    others = (each for each in fit_plan.plan.guarantee.assumptions if each not in charged)
+    model_copy.privacy_ = model_copy.guarantee_of_fit(
+        plan.guarantee, fit_release.seeded, *others, COUNT_ASSUMPTION
+    )
+    if fit_release.auxiliary:
+        model_copy.geometry_ = geometry_of_release(fit_release)
+    model_copy.n_public_, model_copy.plan_ = counted.rows, fit_plan
+    model_copy.n_iter_, model_copy.ledger_head_ = fit_release.n_steps, counted.ledger_head
+    model.__dict__.update({name: value for name, value in vars(model_copy).items() if name.endswith("_")})
+    return model
+
+
+COUNT_ASSUMPTION = (
+    f"n = {PLANNED_ROWS} is the divisor of the plan that was charged; the fit's own, and its plan, which costs no "
+    "more, follow from a noisy number of rows that the guarantee covers and that is part of the release"
+)
+
+
+def _check_count_options(model: DPLinearModel) -> None:
+    """Raise for options that do not go with n_public="learn", from public inputs alone."""
+    if _check.check_choice("adjacency", model.adjacency, ADJACENCIES) == "replace-one":
+        raise InvalidParameter(
+            "n_public='learn' is for adjacency='add-remove': under replace-one the number of rows is public. Leave "
+            "n_public out."
+        )
+    unsupported = {
+        "a learned schema": model.learned_bounds() == "schema",
+        "person": model.person is not None,
+        "public_data": model.public_data is not None,
+        "intervals": bool(interval_budget_fraction(model)),
+    }
+    for name in [name for name, is_set in unsupported.items() if is_set]:
+        raise InvalidParameter(
+            f"{name} does not go with n_public='learn': its plan is made for a stated number of rows. State about how "
+            f"many rows to expect, n_public=, or leave {name} out."
+        )

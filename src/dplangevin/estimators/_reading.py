@@ -142,7 +142,7 @@ def read_features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
             "real number. bad_rows='zero' reads such a row as the zero row; what a ledger was charged stays charged."
         )
     # With n_public the number of rows is private, so that even an empty table must not raise.
-    min_samples = 0 if zeroes_bad_rows and reset and model.n_public is not None else 1
+    min_samples = 0 if reset and model.n_public is not None else 1
     rows = check_array(
         numbers,
         dtype=[np.float64, np.float32],
@@ -309,7 +309,7 @@ def outline_features(model: DPLinearModel, X: Any) -> tuple[int, int]:
         estimator=model,
         input_name="X",
         ensure_all_finite=False,
-        ensure_min_samples=0 if zeroes_bad_rows and model.n_public is not None else 1,
+        ensure_min_samples=0 if model.n_public is not None else 1,
     )
     features = np.broadcast_to(np.float64(0.0), shape) if isinstance(X, Table) else X
     validate_data(model, features, reset=True, skip_check_array=True)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._call_context import learns_row_count
 from dplangevin.estimators._documentation import CLASSES_DOC, TARGET_BOUNDS_DOC, DocExample
 from dplangevin.estimators._interval_plan import interval_budget_fraction
 from dplangevin.estimators._reading import open_large_data
@@ -81,6 +82,11 @@ class AdditiveMixin:
         """Set schema_ to the stated schema with a basis for every numeric column."""
         model: Any = self
         rows = model.n_public
+        if learns_row_count(model):
+            raise InvalidParameter(
+                "curves have knots that are chosen for a number of rows before any is read: state about how many to "
+                "expect, n_public=, instead of 'learn'."
+            )
         if rows is None:
             large_data = open_large_data(X, y, weights)
             rows = len(large_data) if large_data is not None else _number_of_rows(X, self._stated_schema())

@@ -35,6 +35,7 @@ from dplangevin.estimators._call_context import (
     check_fit_conditions,
     clone_for,
     fit_conditions,
+    learns_row_count,
 )
 from dplangevin.estimators._interval_plan import interval_budget_fraction
 from dplangevin.estimators._raw_fit import (
@@ -378,6 +379,11 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
     def _part_sizes(self, n_rows: int, unit: PrivacyUnit) -> tuple[int, int]:
         """Return the public numbers of rows to fit and to score (expected ones where coins decide)."""
         stated = self.estimator.n_public
+        if learns_row_count(self.estimator):
+            raise InvalidParameter(
+                "n_public='learn' does not go with a search, which divides the rows before anything is released: state "
+                "about how many rows to expect, n_public=."
+            )
         total = n_rows if stated is None else _check.check_count("n_public", stated)
         if _row_adjacency(unit) == "replace-one" and total != n_rows:
             raise InvalidParameter(

@@ -9,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from scipy.signal import fftconvolve
 from scipy.special import ndtr, ndtri
 
 from dplangevin.accounting import conversions as cv, gdp_envelope
@@ -25,7 +26,9 @@ from dplangevin.accounting.parts import (
     RenyiCurve,
     SampledGaussian,
 )
+from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
 from unit._ledger import gaussian, make_guarantee, pure
 
 
@@ -302,3 +305,78 @@ def test_the_grid_of_a_comparison_does_not_show() -> None:
         assert left is not None
         used.append(float(square - left))
     assert max(used) < 1.2 * min(used)
+
+
+# --- what no filter can admit (docs/theory/privacy_filter.md, "Why not more") ----------------------------------------
+
+
+def _search(mu: float, repetitions: float, delta: float) -> Any:
+    spec = RepeatedSelectionSpec(mu=mu, repetitions=repetitions, law="geometric", adjacency="replace-one")
+    return CertifiedSpec(spec=spec, delta=delta).guarantee
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "mu", "repetitions"),
+    [(8.0, 1e-6, 0.2, 10.0), (3.0, 1e-5, 0.1, 100.0), (3.0, 1e-5, 0.05, 10.0)],
+)
+def test_a_gaussian_remainder_leaves_what_the_total_variation_allows(
+    epsilon: float, delta: float, mu: float, repetitions: float
+) -> None:
+    """The comparison at eps = 0 is necessary, and the charge is within 2% of what it asks for."""
+    cost, slack, size = _search(mu, repetitions, delta), 1e-3 * delta, cv.gdp_mu(epsilon, delta)
+    left = gdp_envelope.remaining_square(cost, slack, Fraction(size) ** 2)
+    pair = gdp_envelope.dominating_pair(cost.parts, cost.extra_delta, slack)
+    assert left is not None
+    assert pair is not None
+    goal = slack + (1 - slack) * float(cv.gdp_delta(size, np.zeros(1))[0])
+    charge = size**2 - float(left)
+    smaller = math.sqrt(size**2 - 0.98 * charge)
+    assert float(pair.composed_delta(smaller, np.zeros(1))[0]) > goal
+
+
+def _profile_from_below(pair: Any, count: int, epsilons: np.ndarray, step: float = 2e-4) -> np.ndarray:
+    """Return a lower bound on delta of `count` copies of a pair at these epsilons: losses are rounded down."""
+    cells = np.floor(pair.losses / step).astype(int)
+    one = np.zeros(cells.max() - cells.min() + 1)
+    np.add.at(one, cells - cells.min(), pair.masses)
+    total = np.ones(1)
+    for _ in range(count):
+        total = np.maximum(fftconvolve(total, one) - 1e-16, 0.0)
+    losses = (np.arange(len(total)) + count * cells.min()) * step
+    above = np.searchsorted(losses, epsilons, side="right")
+    first = np.append(np.cumsum(total[::-1])[::-1], 0.0)[above]
+    second = np.append(np.cumsum((total * np.exp(-losses))[::-1])[::-1], 0.0)[above]
+    return np.maximum(first - np.exp(epsilons) * second, 0.0) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cell", "share", "spent", "searches"),
+    [
+        ((8.0, 1e-6, 0.2, 10.0), 1.0, 0.25, 7),
+        ((8.0, 1e-6, 0.2, 10.0), 0.75, 0.1, 9),
+        ((3.0, 1e-5, 0.1, 100.0), 0.75, 0.1, 4),
+        ((3.0, 1e-5, 0.1, 100.0), 0.75, 0.5, 2),
+    ],
+)
+def test_a_filter_that_gives_fits_their_composition_cannot_give_searches_theirs(
+    cell: tuple[float, float, float, float], share: float, spent: float, searches: int
+) -> None:
+    """After fits of m^2 the analyst looks at the loss and takes the rest of the fits, or the searches.
+
+    Both alternatives are within the budget when they are fixed in advance; the better of both is above it.
+    """
+    epsilon, delta, mu, repetitions = cell
+    cost, square = _search(mu, repetitions, delta), cv.gdp_mu(epsilon, share * delta) ** 2
+    first = math.sqrt(spent * square)
+    assert (gaussian(first) + searches * cost).delta(epsilon) <= delta
+    pair = gdp_envelope.dominating_pair(cost.parts, cost.extra_delta, 1e-3 * delta)
+    edges = np.linspace(-9, 9, 60_001)
+    masses, left = np.diff(ndtr(edges)), epsilon - (first * edges[:-1] + first**2 / 2)  # losses rounded down
+    fits = np.maximum(cv.gdp_delta(math.sqrt(square - first**2), left), 0.0)
+    assert float(masses @ fits) <= delta
+
+    def attained(count: int) -> float:
+        return float(masses @ np.maximum(fits, _profile_from_below(pair, count, left)))
+
+    assert attained(searches) > 1.05 * delta
+    assert attained(searches - 1) < 1.01 * delta
