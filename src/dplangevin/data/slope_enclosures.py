@@ -78,7 +78,10 @@ def slope_error(loss: Loss, label_bound: float) -> float:
 
 
 def enclosed_slopes(loss: Loss, high: Floats, low: Floats, labels: Floats) -> Floats:
-    """Slopes at the scores high + low [n, K], within `slope_error`; |low| <= MAX_LOW_PART."""
+    """Slopes at the scores high + low [n, K], within `slope_error`; |low| <= MAX_LOW_PART.
+
+    For a loss of one score also at several points, high [n, k] with labels [n, 1].
+    """
     formula = loss.slope_formula
     if formula is None:
         best = high.argmax(axis=1)[:, None]
@@ -88,6 +91,8 @@ def enclosed_slopes(loss: Loss, high: Floats, low: Floats, labels: Floats) -> Fl
         powers /= powers.sum(axis=1, keepdims=True)
         powers[np.arange(len(labels)), labels.astype(np.intp)] -= 1.0
         return powers
+    if high.shape[1] != 1 or labels.ndim > 1:  # one score at several points
+        return _formula_slopes(formula, high, low, labels)
     return _formula_slopes(formula, high[:, 0], low[:, 0], labels)[:, None]
 
 
@@ -105,6 +110,52 @@ def _formula_slopes(formula: SlopeFormula, high: Floats, low: Floats, labels: Fl
         slopes = formula.scale * ((high - sign) + low)
         slopes = np.clip(slopes, -(1 + sign) / 2, (1 - sign) / 2)
     return np.asarray(np.clip(slopes, formula.low, formula.high))
+
+
+def check_enclosable_value(loss: Loss) -> None:
+    """Refuse a loss whose slope or value has no enclosure."""
+    formula = loss.slope_formula
+    if formula is None:
+        is_proved = isinstance(loss, Softmax) and loss.slope_clip is None
+    elif formula.kind == "logistic":
+        is_proved = formula.low <= -1 and formula.high >= 1
+    else:
+        is_proved = formula.kind in ("affine", "hinge")
+    if not is_proved:
+        raise AssumptionFailed(f"the value of the {loss.name} loss has no formula with a proved error")
+
+
+def enclosed_losses(loss: Loss, scores: Floats, labels: Floats) -> Floats:
+    """Losses at scores of one class or [..., K], within 2^-46 (1 + slope bound times the largest score and label).
+
+    Losses with affine slopes are sums and products; logarithms are checked by the exponential.
+    """
+    formula = loss.slope_formula
+    if formula is None:
+        below = scores - scores.max(axis=-1, keepdims=True)
+        own = np.take_along_axis(
+            below, np.broadcast_to(labels, below.shape[:-1])[..., None].astype(np.intp), -1
+        )
+        powers = exponential(np.maximum(below, -_LARGEST_EXPONENT), np.zeros(1))
+        return np.asarray(logarithm(powers.sum(axis=-1)) - own[..., 0])
+    if formula.kind == "logistic":
+        power = exponential(-np.minimum(np.abs(scores), _LARGEST_EXPONENT), np.zeros(1))
+        return np.asarray(logarithm(1.0 + power) + (np.maximum(scores, 0.0) - labels * scores))
+    return np.asarray(loss.value(scores, labels), np.float64)
+
+
+def logarithm(values: Floats) -> Floats:
+    """log(v) within 2^-48 (1 + log v) for 1 <= v <= 2^500: Newton steps from any start, by the proved exponential.
+
+    With r = v exp(-y) - 1, log(v) = y + log(1 + r), and |log(1 + r) - r| <= r^2 for |r| <= 1/2.
+    """
+    logs = np.log(values)
+    while True:
+        rest = values * exponential(-logs, np.zeros(1)) - 1.0
+        logs = logs + rest
+        if (np.abs(rest) <= 2.0**-25).all():
+            return np.asarray(logs)
+        logs = np.clip(np.nan_to_num(logs), 0.0, _LARGEST_EXPONENT / 2)
 
 
 DECIMAL_SLOPE_ERROR = 4
