@@ -336,7 +336,7 @@ def _release_exact_gradient(
     grid: RowGrid,
     shared: SharedGenerator,
 ) -> Floats:
-    """Release sum slope x / (max_slope B) from a sum of whole numbers, to which a record adds at most max_limit max_norm."""
+    """Release sum slope x / (max_slope B) from whole numbers, to which a record adds at most max_limit max_norm."""
     formula = objective.loss.slope_formula
     assert formula is not None
     clipped = replace(formula, low=max(formula.low, -max_slope), high=min(formula.high, max_slope))

@@ -17,8 +17,7 @@ from dplangevin.audit.replay import ReplayResult
 from dplangevin.data import ArrayDataset, slope_enclosures
 from dplangevin.data.integer_grids import RowGrid, snap_point, to_integers
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.rashomon_region import flips, mechanism, minimizers
-from dplangevin.mechanisms.rashomon_region import objective as objective_module
+from dplangevin.mechanisms.rashomon_region import flips, mechanism, minimizers, objective as objective_module
 from dplangevin.mechanisms.rashomon_region.objective import (
     RegionObjective,
     clipped_excess_sums,
