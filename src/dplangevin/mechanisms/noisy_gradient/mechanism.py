@@ -134,7 +134,8 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
     With `spec.secure` gradients are exact sums of integers, and the noise of every step is drawn exactly on a public
     grid; everything after it is post-processing. Batches whose secrecy amplifies privacy are drawn from the same
     source of bytes, with exact probabilities. Without a seed nothing of this is in a file: a resumed run continues
-    from its position with fresh noise, and its last position is saved before the release.
+    from its position with fresh noise, and its last position is saved before the release. Hidden states ("last-state")
+    are exact numbers plus noise, rounded together: what `optimal-shift` allows for.
 
     References
     ----------
@@ -213,9 +214,14 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
             if spec.start_scale
             else project(np.zeros(problem.dimension))
         )
-        make_gradients = _exact_gradients if spec.secure else _float_gradients
-        noisy_gradient, redraw_step = make_gradients(inputs, noises, divisor)
-        advance = _state_steps(inputs, etas, noises) if spec.release == "last-state" else None
+        advance: GradientAt | None = None
+        if spec.release == "last-state":
+            advance = _state_steps(inputs, etas, noises)
+            steps_of_run: tuple[GradientAt, Callable[[], object]] = _no_gradient, _redraw_nothing
+        else:
+            make_gradients = _exact_gradients if spec.secure else _float_gradients
+            steps_of_run = make_gradients(inputs, noises, divisor)
+        noisy_gradient, redraw_step = steps_of_run
         position = None if run_state is None else restore_position(inputs, redraw_step)
 
         def save_position(at: Position) -> None:
@@ -302,6 +308,14 @@ def _exact_gradients(
     return noisy_gradient, redraw_step
 
 
+def _no_gradient(t: int, point: Floats) -> Floats:
+    raise AssertionError("steps between states release no gradient")
+
+
+def _redraw_nothing() -> None:
+    """Full batches have no order to move on."""
+
+
 def check_states(problem: Problem) -> None:
     """Refuse problems whose hidden states have no proved rounding."""
     check_enclosable(problem.loss)
@@ -320,7 +334,8 @@ def _state_steps(inputs: MechanismInput[NoisyGradientSpec], etas: Floats, noises
     """
     problem, source = inputs.data.problem, NoiseDraws.of(inputs).source
     grid = public_row_grid(problem)
-    sums = EnclosedGradient(data=round_records(inputs.data, grid), grid=grid)
+    records = round_records(inputs.data, grid, in_place=inputs.owns_data)
+    sums = EnclosedGradient(data=records, grid=grid)
     allowed = Fraction(STATE_GRADIENT_ERROR) * Fraction(problem.constants.lipschitz) * problem.n
     digits = 0
 

@@ -14,7 +14,7 @@ Proof: docs/theory/rashomon_region.md, section 10.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def rounding_error(objective: RegionObjective, center: Floats, rho: float, steps
     moves = (columns * classes + 12) * 2.0**-49 * (smooth * rho + steepest) * (rho + steepest / smooth)
     per_step = 2 * rho * (norm * each + summed + 2.0**-51 * smooth * size) + moves
     value = 2 * several * (2.0**-46 * (1 + (slope + shift) * (score + label + 2)) + slope * moved)
-    value += 2.0**-46 * (ridge * size**2 + rho * norm * slope)
+    value += 2.0**-46 * ridge * size**2 + (columns * classes + 12) * 2.0**-50 * rho * steepest
     return objective.n * ((steps * per_step + value) / limit + 2.0**-_EXCESS_BITS) + 2.0**-20
 
 
@@ -115,10 +115,10 @@ def _mean_gradients(
     theta = center[:, None] + moves
     score = objective.row_norm * (float(np.linalg.norm(center)) + 4 * rho)
     slope = objective.loss.slope_bound_within(score, objective.label_bound)
-    words = data.sum_over_blocks(gradient_steps, objective, theta, slope)
+    sums = data.sum_over_blocks(gradient_steps, objective, theta, slope)
     unit = slope * objective.row_norm * 2.0**-_GRADIENT_BITS
     return np.asarray(
-        to_integers(carry(words)).astype(np.float64) * unit / objective.n + objective.ridge * theta
+        to_integers(carry(sums)).astype(np.float64) * unit / objective.n + objective.ridge * theta
     )
 
 
@@ -153,7 +153,7 @@ def excess_steps(
     return total
 
 
-def _pieces(data: Dataset):  # type: ignore[no-untyped-def]
+def _pieces(data: Dataset) -> Iterator[tuple[Floats, Floats]]:
     """Rows and labels of up to 512 records."""
     for block in data.blocks():
         if block.weights is not None:
