@@ -40,17 +40,29 @@ _POWERS, _STEP_HIGH, _STEP_LOW = _table()
 
 def exponential(high: Floats, low: Floats) -> Floats:
     """exp(high + low) within 2^-51 of it, for |high| <= 700 and |low| <= 2^-9."""
-    steps = np.rint(high * (_STEPS / math.log(2)))
-    rest = high - steps * _STEP_HIGH
-    rest -= steps * _STEP_LOW
-    rest += low
-    tail = 1.0 + rest / 6
-    for k in (5.0, 4.0, 3.0, 2.0):
-        tail = 1.0 + rest / k * tail
-    tail *= rest
+    steps = high * (_STEPS / math.log(2))
+    np.rint(steps, out=steps)
     whole = steps.astype(np.int64)
-    powers = _POWERS[whole % _STEPS]
-    return np.asarray(np.ldexp(powers + powers * tail, whole // _STEPS))
+    spare = steps * _STEP_HIGH
+    rest = high - spare
+    np.multiply(steps, _STEP_LOW, out=spare)
+    rest -= spare
+    rest += low
+    tail = np.divide(rest, 6.0, out=spare)
+    tail += 1.0
+    for k in (5.0, 4.0, 3.0, 2.0):
+        np.divide(rest, k, out=steps)
+        tail *= steps
+        tail += 1.0
+    tail *= rest
+    powers = _POWERS[whole & (_STEPS - 1)]
+    tail *= powers
+    powers += tail
+    # times a power of two: results are normal numbers, so that their exponents can be added to
+    whole >>= _STEPS.bit_length() - 1
+    whole <<= 52
+    powers.view(np.int64)[...] += whole
+    return np.asarray(powers)
 
 
 def check_enclosable(loss: Loss) -> None:
@@ -98,9 +110,12 @@ def enclosed_slopes(loss: Loss, high: Floats, low: Floats, labels: Floats) -> Fl
 
 def _formula_slopes(formula: SlopeFormula, high: Floats, low: Floats, labels: Floats) -> Floats:
     if formula.kind == "logistic":
-        sign = np.where(high < 0, -1.0, 1.0)
-        power = exponential(-np.minimum(np.abs(high), _LARGEST_EXPONENT), -sign * low)
-        slopes = np.where(high < 0, power, 1.0) / (1.0 + power) - labels
+        is_low = high < 0
+        power = exponential(-np.minimum(np.abs(high), _LARGEST_EXPONENT), np.where(is_low, low, -low))
+        slopes = np.where(is_low, power, 1.0)
+        power += 1.0
+        slopes /= power
+        slopes -= labels
     elif formula.kind == "exponential":
         slopes = exponential(np.clip(high, -_LARGEST_EXPONENT, _LARGEST_EXPONENT), low) - labels
     elif formula.kind == "affine":
@@ -109,6 +124,8 @@ def _formula_slopes(formula: SlopeFormula, high: Floats, low: Floats, labels: Fl
         sign = np.where(labels > 0.5, 1.0, -1.0)
         slopes = formula.scale * ((high - sign) + low)
         slopes = np.clip(slopes, -(1 + sign) / 2, (1 - sign) / 2)
+    if math.isinf(formula.low) and math.isinf(formula.high):
+        return np.asarray(slopes)
     return np.asarray(np.clip(slopes, formula.low, formula.high))
 
 

@@ -79,7 +79,13 @@ def can_flip(rows: Floats, center: Floats, rho: float) -> NDArray[np.bool_]:
 
 
 def flip_totals(
-    data: Dataset, objective: RegionObjective, center: Floats, rows: Floats, rho: float
+    data: Dataset,
+    objective: RegionObjective,
+    center: Floats,
+    rows: Floats,
+    rho: float,
+    *,
+    proved: bool = True,
 ) -> Floats:
     """Return n e_j / Lam of each row, too large by at most the tolerance; inf where no model within rho flips it."""
     scores = rows @ center
@@ -98,7 +104,8 @@ def flip_totals(
 
     # the projection of 0 is within rho of every feasible step, because 0 is
     start = project(np.zeros(sides.shape))
-    steps = minimize_near(data, objective, center, start, project, rho, n_flip_steps(objective, rho))
+    n_steps = n_flip_steps(objective, rho)
+    steps = minimize_near(data, objective, center, start, project, rho, n_steps, proved=proved)
     totals[possible] = excess_totals(data, objective, center, steps, max_loss_difference(objective, rho))
     return totals
 

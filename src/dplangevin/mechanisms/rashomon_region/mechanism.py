@@ -356,7 +356,7 @@ def _release_flips(
     counts = smallest_totals(np.zeros(len(rows)), plan.flip_shares)[1]
 
     def exact_answer() -> list[Floats]:
-        totals = flip_totals(data, objective, center, rows, plan.radius)
+        totals = flip_totals(data, objective, center, rows, plan.radius, proved=plan.is_exact)
         return [_round_answer(plan, smallest_totals(totals, plan.flip_shares)[0])]
 
     if plan.is_exact and not has_proved_flips(objective, center, plan.radius):
@@ -475,5 +475,5 @@ def minimize_within_radius(data: Dataset, plan: RegionPlan, center: Floats, step
         return moves * min(1.0, rho / length if length > 0 else 1.0)
 
     start = np.zeros((len(center), 1))
-    move = minimize_near(data, plan.objective, center, start, project, rho, steps)
+    move = minimize_near(data, plan.objective, center, start, project, rho, steps, proved=plan.is_exact)
     return np.asarray(center + move[:, 0])
