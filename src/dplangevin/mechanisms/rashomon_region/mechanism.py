@@ -306,7 +306,7 @@ def _release_outer(
         noisy = answer.values[0]
     else:
         noisy = _release_exact_gradient(spec, data, objective, center, max_slope, grid, shared)
-        noise_eigenvalue += truncation_bound(objective, grid)
+        noise_eigenvalue += truncation_bound(objective, grid) + _release_rounding(plan)
         # slopes are rounded to half a step of max_limit, and the release to a grid of 2^-20 of its noise
         rounding = max_slope * objective.row_norm * (0.5 / grid.max_limit + 2.0**-40)
         rounding += math.sqrt(objective.n_columns) * unit * spec.scale * 2.0**-20
@@ -385,13 +385,18 @@ def _round_answer(plan: RegionPlan, totals: Floats) -> Floats:
     return np.clip(np.rint(totals / CONTRIBUTION_STEP), -MAX_STEPS, MAX_STEPS) * CONTRIBUTION_STEP
 
 
+def _release_rounding(plan: RegionPlan) -> float:
+    """Bound the eigenvalues of what rounding adds to the noise of a matrix: entries by at most 2^-20 of it."""
+    return plan.objective.n_columns * plan.curvature_noise_std * 2.0**-20
+
+
 def _inner_region(
     plan: RegionPlan, matrix: Floats, gap: float, grid: RowGrid | None
 ) -> tuple[Floats, tuple[float, ...]] | None:
     """Return the inner region (C2) in the norm of U, if |g|_(U^-1) <= sqrt(2 Gam) follows: rho^2 u_min >= 2 Gam."""
     above = plan.noise_floor + plan.objective.ridge
     if grid is not None:  # rounded rows may fall short; of two matrices the second counts by 1 / PAIR_WEIGHT
-        above += (1 + 1 / PAIR_WEIGHT) * truncation_bound(plan.objective, grid)
+        above += (1 + 1 / PAIR_WEIGHT) * truncation_bound(plan.objective, grid) + _release_rounding(plan)
     upper = matrix + above * np.eye(len(matrix))
     least = float(np.linalg.eigvalsh(upper)[0])
     if least <= 0 or plan.radius**2 * least < 2 * gap:
