@@ -49,7 +49,7 @@ def measure(split: Split, epsilon: float, delta: float, seeds: int) -> dict[bool
         for form, plan in plans.items():
             data, loss = ArrayDataset(split.X, split.y, plan.problem), plan.problem.loss
             with mock.patch.object(
-                IdealObjective, "_sum_in_decimals", autospec=True, side_effect=IdealObjective._sum_in_decimals
+                IdealObjective, "sum_in_decimals", autospec=True, side_effect=IdealObjective.sum_in_decimals
             ) as refine:
                 start = time.process_time()
                 theta = run_plan(plan, data, 2 * seed + form).value.reshape(split.X.shape[1], -1)

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dplangevin import (
+    DPAdditiveClassifier,
+    DPAdditiveRegressor,
     DPHuberRegressor,
     DPLinearSVC,
     DPLogisticRegression,
@@ -25,12 +30,23 @@ from dplangevin import (
     DPPoissonRegressor,
     DPQuantileRegressor,
     DPRidge,
+    Schema,
+    private_score,
+    private_selection,
     report,
     save_model,
 )
+from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.audit import replay
 from dplangevin.audit.replay import ReplayResult
 from dplangevin.mechanisms.whitened_objective.mechanism import WhitenedObjective
+from dplangevin.queries import (
+    column,
+    count_learned_groups,
+    count_marginals,
+    count_queries,
+    summarize_table,
+)
 
 N = 400
 MODELS: dict[str, tuple[type, dict[str, Any], str]] = {
@@ -97,6 +113,93 @@ def test_a_default_fit_holds_nothing_but_functions_of_its_releases(
     result = replay_fit(name, delta, tmp_path)
     assert result.releases
     assert result.differences == ()
+
+
+SCHEMA = Schema.from_dict({"version": 1, "columns": {name: {"range": [-1, 1]} for name in "abc"}})
+OTHER_FITS: dict[str, tuple[type, dict[str, Any], str]] = {
+    "additive": (DPAdditiveClassifier, {"classes": [0, 1], "schema": SCHEMA}, "classes"),
+    "additive regressor": (
+        DPAdditiveRegressor, {"target_bounds": (-1, 1), "schema": SCHEMA}, "numbers",
+    ),
+    "ridge-whitened": (DPLogisticRegression, {"classes": [0, 1], "mechanism": "ridge-whitened-gd"}, "classes"),
+    "last state": (DPLogisticRegression, {"classes": [0, 1], "theorem": "optimal-shift"}, "classes"),
+    "learned schema": (
+        DPLogisticRegression, {"classes": [0, 1], "schema": Schema.learn(dict.fromkeys("abc", "number"))},
+        "classes",
+    ),
+    "learned norm": (DPLogisticRegression, {"classes": [0, 1], "data_norm": "learn"}, "classes"),
+    "mini-batches": (DPLogisticRegression, {"classes": [0, 1], "mechanism": "noisy-sgd"}, "classes"),
+    "moments": (DPRidge, {"target_bounds": (-1, 1), "mechanism": "sufficient-statistics"}, "numbers"),
+    "intervals": (DPLogisticRegression, {"classes": [0, 1], "intervals": True}, "classes"),
+}  # fmt: skip
+
+
+def named_tables(labels: str) -> list[tuple[pd.DataFrame, np.ndarray]]:
+    return [(pd.DataFrame(X, columns=list("abc")), y) for X, y in neighbouring_tables(labels)]
+
+
+@pytest.mark.parametrize("name", OTHER_FITS)
+def test_other_exact_fits_hold_nothing_but_functions_of_their_releases(name: str, tmp_path: Path) -> None:
+    cls, options, labels = OTHER_FITS[name]
+    bound = {} if {"schema", "data_norm"} & set(options) else {"data_norm": 3**0.5}
+
+    def fit(data: Any, rng: np.random.Generator) -> dict[str, Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = cls(epsilon=4.0, delta=1e-4, random_state=rng, **bound, **options).fit(*data)
+        assert model.privacy_.arithmetic == "discrete-grid"
+        return all_outputs(model, tmp_path)
+
+    result = replay(fit, *named_tables(labels))
+    assert result.releases
+    assert result.differences == ()
+
+
+MODEL = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=3**0.5, classes=[0, 1], random_state=0).fit(
+    *neighbouring_tables("classes")[0]
+)
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+ANSWERS: dict[str, Any] = {
+    "counts": lambda X, y, rng: count_queries(
+        X, [column("a") > 0, column("b") > 0], p=2.0, random_state=rng, **BUDGET
+    ),
+    "marginals": lambda X, y, rng: count_marginals(X, SCHEMA, ways=2, p=2.0, random_state=rng, **BUDGET),
+    "pure counts": lambda X, y, rng: count_queries(
+        X, [column("a") > 0], random_state=rng, epsilon=1.0, delta=0.0
+    ),
+    "summaries": lambda X, y, rng: summarize_table(X, SCHEMA, quantiles=(0.5,), random_state=rng, **BUDGET),
+    "learned groups": lambda X, y, rng: count_learned_groups(X.round(), "a", random_state=rng, **BUDGET),
+    "score": lambda X, y, rng: private_score(MODEL, X.to_numpy(), y, epsilon=1.0, random_state=rng),
+    "log-loss": lambda X, y, rng: private_score(
+        MODEL, X.to_numpy(), y, metric="log-loss", random_state=rng, **BUDGET
+    ),
+    "selection": lambda X, y, rng: private_selection(
+        [MODEL, MODEL], X.to_numpy(), y, epsilon=1.0, random_state=rng
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_hold_nothing_but_functions_of_their_releases(name: str) -> None:
+    """Attributes and the pickle of counts, marginals, summaries, groups, scores and selections."""
+
+    def answer(data: Any, rng: np.random.Generator) -> dict[str, Any]:
+        made = ANSWERS[name](*data, rng)
+        assert any(word in repr(vars(made)) for word in ("discrete-grid", "secure=True"))
+        return {"text": repr(made), **vars(made)}
+
+    result = replay(answer, *named_tables("classes"))
+    assert result.differences == ()
+    assert result.releases or name == "selection"  # an index, by exact coins
+
+
+def test_counts_of_any_noise_lie_on_the_public_grid() -> None:
+    """A replay knows Gaussian and Laplace noise; of other exponents every answer is a step of its grid."""
+    X, _ = named_tables("classes")[0]
+    for p in (1.5, 3.0, math.inf):
+        table = count_queries(X, [column("a") > 0, column("b") > 0], p=p, random_state=0, **BUDGET)
+        steps = table.values / public_noise_grid(table.mechanism.sigma, whole=True)
+        assert np.array_equal(steps, np.rint(steps))
 
 
 def test_a_search_holds_nothing_but_functions_of_its_releases(tmp_path: Path) -> None:

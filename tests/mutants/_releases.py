@@ -19,7 +19,7 @@ RELEASES: tuple[tuple[str, str, str], ...] = (
     ("noisy_gradient", "next(batches))[:, 0] / divisor", "next(batches))[:, 0] / divisor * 2"),
     ("noisy_gradient", "yield sample_poisson_rows(n_rows, size / n, rng)", "yield sample_poisson_rows(n_rows, size / n_rows, rng)"),
     ("noisy_gradient", "            order = rng.permutation(n_rows)\n", "            pass\n"),
-    ("noisy_gradient", "project(point - etas[t] * noisy_gradient(t, point))", "(point - etas[t] * noisy_gradient(t, point))"),
+    ("noisy_gradient", "state.theta = state.theta, project(moved)", "state.theta = state.theta, moved"),
     ("noisy_gradient", "value = state.iterates[spec.checkpoints[-1]]", "value = state.theta"),
     ("exact_gradient", "noise_std * scale, source)", "0.5 * noise_std * scale, source)"),
     ("sparse_vector", "scale=4 * spec.search_scale", "scale=2 * spec.search_scale"),

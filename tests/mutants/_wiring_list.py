@@ -11,7 +11,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("search_wiring", "return float(noisy[0]), model", "return float(exact[0]), model"),
     ("search_wiring", "total = n_rows if stated is None else _check.check_count(\"n_public\", stated)", "total = n_rows"),
     ("region_release", "noisy = float(NoisySlack().run(plan.slack, exact_answer, random_state).values[0][0])", "noisy = float(exact_answer()[0][0])"),
-    ("region_release", "minimize_within_radius(data, plan, center, min(steps, MAX_GAP_STEPS))", "minimize_within_radius(data, plan, center, min(steps // 4, MAX_GAP_STEPS))"),
+    ("region_release", "minimize_within_radius(data, plan, center, steps)", "minimize_within_radius(data, plan, center, steps // 4)"),
     ("region_sums", "return np.asarray(total / (max_slope * objective.row_norm))", "return np.asarray(total / max_slope)"),
     ("whitened_wiring", "return np.asarray((exact + exact.T) / 2 + noise)", "return np.asarray((exact + exact.T) / 2 + 0 * noise)"),
     ("whitened_wiring", "if row_filter is not None and row_filter.all_short:", "if True:"),

@@ -87,7 +87,7 @@ class Theorem(ABC, Generic[S]):
     """Whether it also holds then for secure runs, whose integer sums are otherwise sized for n records."""
     holds_for_rounded_noise: ClassVar[bool] = False
     """Whether its proof covers noise that is drawn exactly on a grid: a release that is rounded, and then used by the
-    steps that follow. Bounds that hide iterates compare unrounded paths, so they do not."""
+    steps that follow. Bounds that hide iterates compare unrounded paths: they do not, unless rounding is in them."""
     is_plain_composition: ClassVar[bool] = False
     """Whether it composes the steps of a run as if each were released; sharper theorems are compared with it."""
 

@@ -40,17 +40,29 @@ _POWERS, _STEP_HIGH, _STEP_LOW = _table()
 
 def exponential(high: Floats, low: Floats) -> Floats:
     """exp(high + low) within 2^-51 of it, for |high| <= 700 and |low| <= 2^-9."""
-    steps = np.rint(high * (_STEPS / math.log(2)))
-    rest = high - steps * _STEP_HIGH
-    rest -= steps * _STEP_LOW
-    rest += low
-    tail = 1.0 + rest / 6
-    for k in (5.0, 4.0, 3.0, 2.0):
-        tail = 1.0 + rest / k * tail
-    tail *= rest
+    steps = high * (_STEPS / math.log(2))
+    np.rint(steps, out=steps)
     whole = steps.astype(np.int64)
-    powers = _POWERS[whole % _STEPS]
-    return np.asarray(np.ldexp(powers + powers * tail, whole // _STEPS))
+    spare = steps * _STEP_HIGH
+    rest = high - spare
+    np.multiply(steps, _STEP_LOW, out=spare)
+    rest -= spare
+    rest += low
+    tail = np.divide(rest, 6.0, out=spare)
+    tail += 1.0
+    for k in (5.0, 4.0, 3.0, 2.0):
+        np.divide(rest, k, out=steps)
+        tail *= steps
+        tail += 1.0
+    tail *= rest
+    powers = _POWERS[whole & (_STEPS - 1)]
+    tail *= powers
+    powers += tail
+    # times a power of two: results are normal numbers, so that their exponents can be added to
+    whole >>= _STEPS.bit_length() - 1
+    whole <<= 52
+    powers.view(np.int64)[...] += whole
+    return np.asarray(powers)
 
 
 def check_enclosable(loss: Loss) -> None:
@@ -78,7 +90,10 @@ def slope_error(loss: Loss, label_bound: float) -> float:
 
 
 def enclosed_slopes(loss: Loss, high: Floats, low: Floats, labels: Floats) -> Floats:
-    """Slopes at the scores high + low [n, K], within `slope_error`; |low| <= MAX_LOW_PART."""
+    """Slopes at the scores high + low [n, K], within `slope_error`; |low| <= MAX_LOW_PART.
+
+    For a loss of one score also at several points, high [n, k] with labels [n, 1].
+    """
     formula = loss.slope_formula
     if formula is None:
         best = high.argmax(axis=1)[:, None]
@@ -88,14 +103,19 @@ def enclosed_slopes(loss: Loss, high: Floats, low: Floats, labels: Floats) -> Fl
         powers /= powers.sum(axis=1, keepdims=True)
         powers[np.arange(len(labels)), labels.astype(np.intp)] -= 1.0
         return powers
+    if high.shape[1] != 1 or labels.ndim > 1:  # one score at several points
+        return _formula_slopes(formula, high, low, labels)
     return _formula_slopes(formula, high[:, 0], low[:, 0], labels)[:, None]
 
 
 def _formula_slopes(formula: SlopeFormula, high: Floats, low: Floats, labels: Floats) -> Floats:
     if formula.kind == "logistic":
-        sign = np.where(high < 0, -1.0, 1.0)
-        power = exponential(-np.minimum(np.abs(high), _LARGEST_EXPONENT), -sign * low)
-        slopes = np.where(high < 0, power, 1.0) / (1.0 + power) - labels
+        is_low = high < 0
+        power = exponential(-np.minimum(np.abs(high), _LARGEST_EXPONENT), np.where(is_low, low, -low))
+        slopes = np.where(is_low, power, 1.0)
+        power += 1.0
+        slopes /= power
+        slopes -= labels
     elif formula.kind == "exponential":
         slopes = exponential(np.clip(high, -_LARGEST_EXPONENT, _LARGEST_EXPONENT), low) - labels
     elif formula.kind == "affine":
@@ -104,7 +124,55 @@ def _formula_slopes(formula: SlopeFormula, high: Floats, low: Floats, labels: Fl
         sign = np.where(labels > 0.5, 1.0, -1.0)
         slopes = formula.scale * ((high - sign) + low)
         slopes = np.clip(slopes, -(1 + sign) / 2, (1 - sign) / 2)
+    if math.isinf(formula.low) and math.isinf(formula.high):
+        return np.asarray(slopes)
     return np.asarray(np.clip(slopes, formula.low, formula.high))
+
+
+def check_enclosable_value(loss: Loss) -> None:
+    """Refuse a loss whose slope or value has no enclosure."""
+    formula = loss.slope_formula
+    if formula is None:
+        is_proved = isinstance(loss, Softmax) and loss.slope_clip is None
+    elif formula.kind == "logistic":
+        is_proved = formula.low <= -1 and formula.high >= 1
+    else:
+        is_proved = formula.kind in ("affine", "hinge")
+    if not is_proved:
+        raise AssumptionFailed(f"the value of the {loss.name} loss has no formula with a proved error")
+
+
+def enclosed_losses(loss: Loss, scores: Floats, labels: Floats) -> Floats:
+    """Losses at scores of one class or [..., K], within 2^-46 (1 + slope bound times the largest score and label).
+
+    Losses with affine slopes are sums and products; logarithms are checked by the exponential.
+    """
+    formula = loss.slope_formula
+    if formula is None:
+        below = scores - scores.max(axis=-1, keepdims=True)
+        own = np.take_along_axis(
+            below, np.broadcast_to(labels, below.shape[:-1])[..., None].astype(np.intp), -1
+        )
+        powers = exponential(np.maximum(below, -_LARGEST_EXPONENT), np.zeros(1))
+        return np.asarray(logarithm(powers.sum(axis=-1)) - own[..., 0])
+    if formula.kind == "logistic":
+        power = exponential(-np.minimum(np.abs(scores), _LARGEST_EXPONENT), np.zeros(1))
+        return np.asarray(logarithm(1.0 + power) + (np.maximum(scores, 0.0) - labels * scores))
+    return np.asarray(loss.value(scores, labels), np.float64)
+
+
+def logarithm(values: Floats) -> Floats:
+    """log(v) within 2^-48 (1 + log v) for 1 <= v <= 2^500: Newton steps from any start, by the proved exponential.
+
+    With r = v exp(-y) - 1, log(v) = y + log(1 + r), and |log(1 + r) - r| <= r^2 for |r| <= 1/2.
+    """
+    logs = np.log(values)
+    while True:
+        rest = values * exponential(-logs, np.zeros(1)) - 1.0
+        logs = logs + rest
+        if (np.abs(rest) <= 2.0**-25).all():
+            return np.asarray(logs)
+        logs = np.clip(np.nan_to_num(logs), 0.0, _LARGEST_EXPONENT / 2)
 
 
 DECIMAL_SLOPE_ERROR = 4

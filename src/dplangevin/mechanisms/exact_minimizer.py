@@ -97,49 +97,22 @@ def limit_squares(data: Dataset, block: Block, grid: RowGrid, transform: Integer
 
 
 @dataclass(kw_only=True, eq=False)
-class IdealObjective:
-    """sum_i weight_i loss_i(B (center + q)) + (ridge / 2) |q|^2 + <noise, q>, with weight_i = W m_i / M.
+class EnclosedGradient:
+    """sum_i weight_i B' x_i slope_i at a point in Python integers, with a proved error; weight_i = W m_i / M.
 
     Parameters
     ----------
     data : records with rows on the grid and limits m as weights, m_i |B' x_i| <= M R.
     grid, transform : of the rows, and B and R; without a transform B = 1.
-    noise : ideal noise, the digits of which are drawn as they are needed.
-    ridge : on the sum of losses.
-    cell : the step of the grid of q, a power of two.
-    center : public or released numbers; from here on they are rounded to 2^-64 cell.
     """
 
     data: Dataset
     grid: RowGrid
-    noise: LazyNoise
-    ridge: Fraction
-    cell: Fraction
     transform: IntegerTransform | None = None
-    center: Floats | None = None
 
     @property
     def _shape(self) -> tuple[int, int]:
         return self.data.problem.n_columns, self.data.problem.loss.score_dimension
-
-    @cached_property
-    def rough(self) -> TiltedObjective:
-        """M / W times the objective, in doubles."""
-        factor = self.grid.max_limit / self.data.problem.bounds.weight_bound
-        return TiltedObjective(
-            data=self.data,
-            ridge=float(self.ridge) * factor,
-            tilt=self.noise.doubles() * factor,
-            center=self.center,
-            basis=None if self.transform is None else self.transform.real,
-        )
-
-    @cached_property
-    def _center(self) -> Integers:
-        """The center in units of 2^-FIRST_BITS cell."""
-        rows, scores = self._shape
-        given = np.zeros(rows * scores) if self.center is None else self.center
-        return self.to_point(given)
 
     @cached_property
     def _basis(self) -> Integers:
@@ -147,37 +120,6 @@ class IdealObjective:
         assert self.transform is not None
         shifts = (self.transform.exponents - self.transform.exponents.min()).astype(object)
         return np.asarray(self.transform.basis.astype(np.int64).astype(object) << shifts)
-
-    def to_point(self, q: Floats) -> Integers:
-        """Return the nearest point in units of 2^-FIRST_BITS cell."""
-        return np.array([round(Fraction(float(v)) / self.cell * (1 << FIRST_BITS)) for v in q], object)
-
-    def _theta(self, point: Integers, bits: int) -> tuple[Integers, Fraction]:
-        """Return B (center + q) as Python integers [p, K] times a unit, exactly."""
-        q = ((self._center << (bits - FIRST_BITS)) + point).reshape(self._shape)
-        unit = self.cell / (1 << bits)
-        if self.transform is None:
-            return q, unit
-        return self._basis @ q, unit * Fraction(2) ** int(self.transform.exponents.min())
-
-    def gradient(self, point: Integers, bits: int) -> tuple[Integers, int | None]:
-        """Return the gradient at q = point 2^-bits cell over the ridge, in these units, and a bound on the error.
-
-        The bound is for the Euclidean norm; None where doubles prove nothing.
-        """
-        theta, unit = self._theta(point, bits)
-        is_first = bits == FIRST_BITS
-        total, total_unit, error = (
-            self._sum_in_doubles(theta, unit) if is_first else self._sum_in_decimals(theta, unit, bits)
-        )
-        if not math.isfinite(error):
-            return point, None
-        per_unit = Fraction(1 << bits) / (self.ridge * self.cell)
-        noise, noise_error = self.noise.enclose(1 / per_unit)
-        factor = total_unit * per_unit
-        sums = np.array([math.floor(int(v) * factor) for v in total.ravel()], object)
-        rounding = (noise_error + 1) * (math.isqrt(len(point)) + 1)
-        return sums + noise + point, rounding + math.ceil(Fraction(error) * per_unit)
 
     @property
     def _mass(self) -> Fraction:
@@ -192,7 +134,7 @@ class IdealObjective:
             return total, Fraction(1)
         return self._basis.T @ total, Fraction(2) ** int(self.transform.exponents.min())
 
-    def _sum_in_doubles(self, theta: Integers, unit: Fraction) -> tuple[Integers, Fraction, float | Fraction]:
+    def sum_in_doubles(self, theta: Integers, unit: Fraction) -> tuple[Integers, Fraction, float | Fraction]:
         """Return sum_i weight_i B' x_i slope_i as integers, their unit, and a bound on the norm of the error."""
         loss, columns = self.data.problem.loss, len(theta)
         high, rest, _ = _split_point(theta, unit)
@@ -214,17 +156,86 @@ class IdealObjective:
         error = float(self._mass) * math.sqrt(theta.shape[1]) * each * (1 + 1e-9)
         return turned, turned_unit * weight / (1 << first), error
 
-    def _sum_in_decimals(
-        self, theta: Integers, unit: Fraction, bits: int
-    ) -> tuple[Integers, Fraction, Fraction]:
-        """Return the same, record by record."""
-        share = self._mass / (self.ridge * self.cell)
-        digits = bits + 16 + max(share.numerator.bit_length() - share.denominator.bit_length(), 0)
+    def sum_in_decimals(
+        self, theta: Integers, unit: Fraction, digits: int
+    ) -> tuple[Integers, Fraction, float | Fraction]:
+        """Return the same, record by record, with slopes of so many binary digits."""
         total = self.data.sum_over_blocks(_sum_decimals, theta, unit, self.grid, digits)
         turned, turned_unit = self._turn(np.asarray(total).reshape(theta.shape))
         weight = Fraction(self.data.problem.bounds.weight_bound) / int(self.grid.max_limit)
         error = self._mass * DECIMAL_SLOPE_ERROR * theta.shape[1] / (1 << digits)
         return turned, turned_unit * weight * Fraction(self.grid.unit) / (1 << digits), error
+
+
+@dataclass(kw_only=True, eq=False)
+class IdealObjective(EnclosedGradient):
+    """sum_i weight_i loss_i(B (center + q)) + (ridge / 2) |q|^2 + <noise, q>, with weight_i = W m_i / M.
+
+    Parameters
+    ----------
+    noise : ideal noise, the digits of which are drawn as they are needed.
+    ridge : on the sum of losses.
+    cell : the step of the grid of q, a power of two.
+    center : public or released numbers; from here on they are rounded to 2^-64 cell.
+    """
+
+    noise: LazyNoise
+    ridge: Fraction
+    cell: Fraction
+    center: Floats | None = None
+
+    @cached_property
+    def rough(self) -> TiltedObjective:
+        """M / W times the objective, in doubles."""
+        factor = self.grid.max_limit / self.data.problem.bounds.weight_bound
+        return TiltedObjective(
+            data=self.data,
+            ridge=float(self.ridge) * factor,
+            tilt=self.noise.doubles() * factor,
+            center=self.center,
+            basis=None if self.transform is None else self.transform.real,
+        )
+
+    @cached_property
+    def _center(self) -> Integers:
+        """The center in units of 2^-FIRST_BITS cell."""
+        rows, scores = self._shape
+        given = np.zeros(rows * scores) if self.center is None else self.center
+        return self.to_point(given)
+
+    def to_point(self, q: Floats) -> Integers:
+        """Return the nearest point in units of 2^-FIRST_BITS cell."""
+        return np.array([round(Fraction(float(v)) / self.cell * (1 << FIRST_BITS)) for v in q], object)
+
+    def _theta(self, point: Integers, bits: int) -> tuple[Integers, Fraction]:
+        """Return B (center + q) as Python integers [p, K] times a unit, exactly."""
+        q = ((self._center << (bits - FIRST_BITS)) + point).reshape(self._shape)
+        unit = self.cell / (1 << bits)
+        if self.transform is None:
+            return q, unit
+        return self._basis @ q, unit * Fraction(2) ** int(self.transform.exponents.min())
+
+    def gradient(self, point: Integers, bits: int) -> tuple[Integers, int | None]:
+        """Return the gradient at q = point 2^-bits cell over the ridge, in these units, and a bound on the error.
+
+        The bound is for the Euclidean norm; None where doubles prove nothing.
+        """
+        theta, unit = self._theta(point, bits)
+        is_first = bits == FIRST_BITS
+        if is_first:
+            total, total_unit, error = self.sum_in_doubles(theta, unit)
+        else:
+            share = self._mass / (self.ridge * self.cell)
+            more = max(share.numerator.bit_length() - share.denominator.bit_length(), 0)
+            total, total_unit, error = self.sum_in_decimals(theta, unit, bits + 16 + more)
+        if not math.isfinite(error):
+            return point, None
+        per_unit = Fraction(1 << bits) / (self.ridge * self.cell)
+        noise, noise_error = self.noise.enclose(1 / per_unit)
+        factor = total_unit * per_unit
+        sums = np.array([math.floor(int(v) * factor) for v in total.ravel()], object)
+        rounding = (noise_error + 1) * (math.isqrt(len(point)) + 1)
+        return sums + noise + point, rounding + math.ceil(Fraction(error) * per_unit)
 
 
 def _split_point(theta: Integers, unit: Fraction) -> tuple[Floats, Integers, float]:

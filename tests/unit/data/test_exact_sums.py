@@ -420,6 +420,9 @@ def test_broken_limits_are_caught() -> None:
         Fraction(m) <= Fraction(k) * Fraction(w) / 2
         for m, k, w in zip(weighted, limits, weights, strict=True)
     )
+    raised = np.ceil(limits * (weights / 2))  # a weight that is rounded up counts for more than it is
+    shares = [Fraction(k) * Fraction(w) / 2 for k, w in zip(limits, weights, strict=True)]
+    assert sum(Fraction(m) > share for m, share in zip(raised, shares, strict=True)) > 0.9 * len(rows)
     beyond = limit_rows(
         rows, np.full(len(rows), 3.0), 2.0, transform
     )  # no record within its bounds has such a weight

@@ -294,7 +294,6 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("weight_bound", {"estimator": logistic(weight_bound=2.0)}),
     ("max_rows_per_person", {"estimator": logistic(max_rows_per_person=2)}),
     ("random_state", {"estimator": logistic(secure=True)}),
-    ("secure", {"estimator": logistic(secure=True), "random_state": None, "reference": "best"}),
     ("intervals", {"estimator": logistic(intervals=True)}),
 ]
 

@@ -20,11 +20,14 @@ from scipy.special import logsumexp
 from dplangevin._arrays import Floats
 from dplangevin._check import check_count
 from dplangevin._progress import iterate_with_progress
+from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.data.integer_grids import RowGrid
-from dplangevin.errors import InvalidParameter
+from dplangevin.data.slope_enclosures import check_enclosable
+from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.exact_gradient import public_row_grid, release_gradient, round_records
+from dplangevin.mechanisms.exact_minimizer import EnclosedGradient
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.spec import STATE_GRADIENT_ERROR, NoisyGradientSpec
 from dplangevin.mechanisms.run_state import Position
 from dplangevin.mechanisms.whitened.postprocessing import (
     EXPECTED_COEF_SIZE,
@@ -32,8 +35,13 @@ from dplangevin.mechanisms.whitened.postprocessing import (
     solve_regularized,
 )
 from dplangevin.mechanisms.whitened.spec import equal_noise_path as equal_noise_path, window_response
-from dplangevin.problem import Problem
-from dplangevin.sampling.exact_noise import sample_poisson_batch, sample_subset
+from dplangevin.problem import Ball, Box, Problem, WholeSpace
+from dplangevin.sampling.exact_noise import (
+    add_rounded_gaussian_noise,
+    gaussian_density_scale,
+    sample_poisson_batch,
+    sample_subset,
+)
 from dplangevin.sampling.langevin import geometric_weights, running_average_weights
 
 SPECTRUM_DECAYS = (0.0, 0.5, 1.0, 1.5)
@@ -43,6 +51,8 @@ SPECTRUM_TRACES = tuple(0.25 * 2.0**-i for i in range(5))
 EFFECT_DEVIATIONS = 2.0 ** (np.arange(-6, 11) / 2)
 MAX_WEAK_EFFECT = 3.0
 """Largest standard deviation of the coefficients at which effects count as weak."""
+STATE_BITS = 64
+"""Binary digits of a grid step in what a hidden state is before its noise."""
 MIN_GATED_STEPS = 8
 """Fewest steps for which the windows hold enough information."""
 
@@ -124,7 +134,8 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
     With `spec.secure` gradients are exact sums of integers, and the noise of every step is drawn exactly on a public
     grid; everything after it is post-processing. Batches whose secrecy amplifies privacy are drawn from the same
     source of bytes, with exact probabilities. Without a seed nothing of this is in a file: a resumed run continues
-    from its position with fresh noise, and its last position is saved before the release.
+    from its position with fresh noise, and its last position is saved before the release. Hidden states ("last-state")
+    are exact numbers plus noise, rounded together: what `optimal-shift` allows for.
 
     References
     ----------
@@ -155,6 +166,8 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
         self._resolve_n_steps(spec, problem)
         if spec.secure:
             public_row_grid(problem)
+        if spec.release == "last-state":
+            check_states(problem)
         if self.stop is not None and spec.release != "trajectory":
             raise InvalidParameter(
                 f"stop is called with every iterate, but the guarantee is for release={spec.release!r}; plan with "
@@ -201,8 +214,14 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
             if spec.start_scale
             else project(np.zeros(problem.dimension))
         )
-        make_gradients = _exact_gradients if spec.secure else _float_gradients
-        noisy_gradient, redraw_step = make_gradients(inputs, noises, divisor)
+        advance: GradientAt | None = None
+        if spec.release == "last-state":
+            advance = _state_steps(inputs, etas, noises)
+            steps_of_run: tuple[GradientAt, Callable[[], object]] = _no_gradient, _redraw_nothing
+        else:
+            make_gradients = _exact_gradients if spec.secure else _float_gradients
+            steps_of_run = make_gradients(inputs, noises, divisor)
+        noisy_gradient, redraw_step = steps_of_run
         position = None if run_state is None else restore_position(inputs, redraw_step)
 
         def save_position(at: Position) -> None:
@@ -211,7 +230,17 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
 
         averaging = averaging_weights(spec, problem.ridge, steps)
         value, iterates = run_descent(
-            spec, steps, start, etas, noisy_gradient, project, position, save_position, averaging, self.stop
+            spec,
+            steps,
+            start,
+            etas,
+            noisy_gradient,
+            project,
+            position,
+            save_position,
+            averaging,
+            self.stop,
+            advance,
         )
         if spec.weights == "gated":
             value = _apply_gate(spec, problem, value)
@@ -279,6 +308,62 @@ def _exact_gradients(
     return noisy_gradient, redraw_step
 
 
+def _no_gradient(t: int, point: Floats) -> Floats:
+    raise AssertionError("steps between states release no gradient")
+
+
+def _redraw_nothing() -> None:
+    """Full batches have no order to move on."""
+
+
+def check_states(problem: Problem) -> None:
+    """Refuse problems whose hidden states have no proved rounding."""
+    check_enclosable(problem.loss)
+    if not isinstance(problem.constraint, (WholeSpace, Ball, Box)):
+        raise AssumptionFailed(
+            f"the rounding of the projection on a {problem.constraint.name} is not bounded; use a ball or a box"
+        )
+
+
+def _state_steps(inputs: MechanismInput[NoisyGradientSpec], etas: Floats, noises: Floats) -> GradientAt:
+    """Return the steps of an exact run of hidden states: theta -> round(theta - eta gradient + eta N), on a grid.
+
+    What is rounded is a number that the last state determines, plus noise: mean gradients have a proved error below
+    STATE_GRADIENT_ERROR, in decimals where doubles do not prove it. Entries are kept within 2^50 steps of the grid,
+    which moves no two points apart, so that every state is a double.
+    """
+    problem, source = inputs.data.problem, NoiseDraws.of(inputs).source
+    grid = public_row_grid(problem)
+    records = round_records(inputs.data, grid, in_place=inputs.owns_data)
+    sums = EnclosedGradient(data=records, grid=grid)
+    allowed = Fraction(STATE_GRADIENT_ERROR) * Fraction(problem.constants.lipschitz) * problem.n
+    digits = 0
+
+    def advance(t: int, point: Floats) -> Floats:
+        nonlocal digits
+        eta, deviation = Fraction(float(etas[t])), float(etas[t] * noises[t])
+        cell = public_noise_grid(gaussian_density_scale(deviation))
+        unit = Fraction(cell) / (1 << STATE_BITS)
+        theta = np.array([round(Fraction(v) / unit) for v in point.tolist()], object)
+        shaped = theta.reshape(problem.n_columns, -1)
+        total, total_unit, error = sums.sum_in_doubles(shaped, unit)
+        while not error <= allowed:
+            digits = max(2 * digits, 64)
+            total, total_unit, error = sums.sum_in_decimals(shaped, unit, digits)
+        kept, factor = 1 - eta * Fraction(problem.ridge), eta * total_unit / (problem.n * unit)
+        most = 1 << (50 + STATE_BITS)
+        moved = [
+            min(max(math.floor(kept * v - factor * int(s)), -most), most)
+            for v, s in zip(theta.tolist(), total.ravel().tolist(), strict=True)
+        ]
+        exponent = math.frexp(cell)[1] - 1 - STATE_BITS
+        return add_rounded_gaussian_noise(
+            np.array(moved, object), np.asarray(exponent), deviation, source
+        ).reshape(point.shape)
+
+    return advance
+
+
 def _apply_gate(spec: NoisyGradientSpec, problem: Problem, means: Floats) -> Floats:
     """Return the gated average of the windows' means, in the units of the problem's rows and weights."""
     weight = problem.bounds.weight_bound
@@ -317,12 +402,14 @@ def run_descent(
     save_position: Callable[[Position], None] | None = None,
     averaging: Floats | None = None,
     stop: StoppingRule | None = None,
+    advance: GradientAt | None = None,
 ) -> tuple[Floats, dict[int, Floats]]:
     """Run the descent on noisy gradients, and return the released value and the iterates that the guarantee covers.
 
     The descent resumes at `position` if one is given, and otherwise begins at `start`. `save_position` is called after
     every step, and `stop` may end the run early. The running total is an average of the iterates if `averaging` is
     given, and otherwise their sum. With gated weights the released value holds the means of the three windows, [3, p].
+    `advance` gives the point before the projection where it is not that of a noisy gradient.
     """
     covered_steps = _covered_steps(spec, steps)
     window_weights = _window_weights(spec, steps)
@@ -332,7 +419,8 @@ def run_descent(
     state = position or Position(step=0, theta=start, previous=start, total=empty)
     for t in iterate_with_progress(range(state.step, steps), "noisy gradient descent"):
         point = state.theta + (t / (t + 3)) * (state.theta - state.previous) if spec.momentum else state.theta
-        state.previous, state.theta = state.theta, project(point - etas[t] * noisy_gradient(t, point))
+        moved = point - etas[t] * noisy_gradient(t, point) if advance is None else advance(t, point)
+        state.previous, state.theta = state.theta, project(moved)
         state.step = t + 1
         if window_weights is not None:
             state.total += window_weights[t][:, None] * state.theta
@@ -378,7 +466,7 @@ def _covered_steps(spec: NoisyGradientSpec, steps: int) -> frozenset[int]:
         return frozenset(range(1, steps + 1))
     if spec.release == "checkpoints":
         return frozenset(spec.checkpoints)
-    return frozenset({steps}) if spec.release == "last-iterate" else frozenset()
+    return frozenset({steps}) if spec.release in ("last-iterate", "last-state") else frozenset()
 
 
 def sample_batches(

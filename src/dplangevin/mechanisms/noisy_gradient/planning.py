@@ -7,7 +7,7 @@ import math
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.noisy_gradient.calibrate import calibrate_plan
-from dplangevin.mechanisms.noisy_gradient.mechanism import MIN_GATED_STEPS
+from dplangevin.mechanisms.noisy_gradient.mechanism import MIN_GATED_STEPS, check_states
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, Sampling
 from dplangevin.planner import fit_plan as risk, rules
 from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, low_signal_warning
@@ -118,8 +118,14 @@ def _plan_last_iterate(request: Request) -> FitPlan:
         rules.convex_clip(request.defaults, signal_to_noise),
         total * plain.row_norm**2 * request.weight_bound / request.n,
     )
+    if request.is_exact:
+        check_states(problem)
     spec = NoisyGradientSpec(
-        step_size=1 / problem.constants.smoothness, noise_std=1.0, n_steps=2 * rules.MAX_STEPS
+        step_size=1 / problem.constants.smoothness,
+        noise_std=1.0,
+        n_steps=2 * rules.MAX_STEPS,
+        release="last-state" if request.is_exact else "last-iterate",
+        secure=request.is_exact,
     )
     plan = calibrate_plan(
         problem,

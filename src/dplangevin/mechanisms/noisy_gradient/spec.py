@@ -17,8 +17,16 @@ from dplangevin.problem.constants import Constants
 
 Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"]
 SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
-ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory"]
-RELEASE_MODES: tuple[ReleaseMode, ...] = ("last-iterate", "average", "checkpoints", "trajectory")
+ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory", "last-state"]
+RELEASE_MODES: tuple[ReleaseMode, ...] = (
+    "last-iterate",
+    "average",
+    "checkpoints",
+    "trajectory",
+    "last-state",
+)
+STATE_GRADIENT_ERROR = 2.0**-36
+"""Largest error of the mean gradients between states, in units of the bound on one record's gradient."""
 IterateWeights = Literal["uniform", "geometric", "gated"]
 ITERATE_WEIGHTS: tuple[IterateWeights, ...] = ("uniform", "geometric", "gated")
 BatchOrder = Literal["public", "secret"]
@@ -39,7 +47,8 @@ class NoisyGradientSpec(Spec):
     batch_size : public divisor (expected size for Poisson); None for the whole data set.
     sampling : full; cyclic (fixed partition, same order each epoch); shuffle (fresh uniform permutation each
         epoch); without-replacement (fresh uniform subset each step); poisson (each record independently).
-    release : what is released. Averages are functions of the whole path and are accounted as such.
+    release : what is released. Averages are functions of the whole path and are accounted as such. "last-state" is the
+        last iterate of an exact run whose iterates lie on public grids, as theorems that hide iterates need.
     checkpoints : the steps whose iterates are released, when release is "checkpoints".
     average_from : first step (from 0) of the tail that is averaged, when release is "average".
     weights : of the average: "uniform" over the iterates after step average_from; "geometric", over all that steps
@@ -51,7 +60,7 @@ class NoisyGradientSpec(Spec):
     start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
     start_scale : standard deviation of a Gaussian start around 0, projected on the set; 0 starts at 0.
     secure : whether gradients are summed in integers and their noise is drawn exactly on a public grid. Its size and
-        the sensitivity are the same; theorems that hide iterates do not cover it.
+        the sensitivity are the same; of the theorems that hide iterates `optimal-shift` covers it, for "last-state".
     """
 
     mechanism: ClassVar[str] = "noisy-gradient"
@@ -112,6 +121,10 @@ class NoisyGradientSpec(Spec):
                 )
 
     def _check_release(self) -> None:
+        if self.release == "last-state" and (not self.secure or self.sampling != "full" or self.momentum):
+            raise InvalidParameter(
+                "release='last-state' is of exact runs (secure=True) of plain full-batch steps; use 'last-iterate'."
+            )
         if self.release == "checkpoints":
             steps = tuple(_check.check_count("checkpoints", step) for step in self.checkpoints)
             if not steps or any(b <= a for a, b in pairwise(steps)) or steps[-1] > self.n_steps:

@@ -18,7 +18,13 @@ from scipy.special import ndtri
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, clipped_excess_sums
+from dplangevin.mechanisms.rashomon_region.minimizers import (
+    ROUNDING_TOLERANCE,
+    excess_totals,
+    minimize_near,
+    rounding_error,
+)
+from dplangevin.mechanisms.rashomon_region.objective import RegionObjective
 
 FLIP_TOLERANCE = 0.25  # error of the minimisers, as a fraction of one record's largest contribution
 MAX_FLIP_INPUTS = 100  # levels refer to the first so many inputs
@@ -59,8 +65,10 @@ def max_loss_difference(objective: RegionObjective, radius: float) -> float:
 
 
 def n_flip_steps(objective: RegionObjective, radius: float) -> int:
-    """Return the steps that reach the tolerance on every data set: 2 M rho^2 / (steps + 1)^2 <= tolerance."""
-    tolerance = FLIP_TOLERANCE * max_loss_difference(objective, radius) / objective.n
+    """Return the steps that reach the tolerance, less rounding, on every data set: 2 M rho^2 / (steps + 1)^2."""
+    tolerance = (
+        (FLIP_TOLERANCE - 2 * ROUNDING_TOLERANCE) * max_loss_difference(objective, radius) / objective.n
+    )
     return math.ceil(radius * math.sqrt(2 * objective.smoothness / tolerance))
 
 
@@ -71,7 +79,13 @@ def can_flip(rows: Floats, center: Floats, rho: float) -> NDArray[np.bool_]:
 
 
 def flip_totals(
-    data: Dataset, objective: RegionObjective, center: Floats, rows: Floats, rho: float
+    data: Dataset,
+    objective: RegionObjective,
+    center: Floats,
+    rows: Floats,
+    rho: float,
+    *,
+    proved: bool = True,
 ) -> Floats:
     """Return n e_j / Lam of each row, too large by at most the tolerance; inf where no model within rho flips it."""
     scores = rows @ center
@@ -83,35 +97,23 @@ def flip_totals(
     possible = np.flatnonzero(can_flip(rows, center, rho))
     if not possible.size:
         return totals
-    steps = _minimize_flips(data, objective, center, normals[possible].T, offsets[possible], rho)
-    max_difference = max_loss_difference(objective, rho)
-    limits = np.full((1, possible.size), max_difference)
-    sums = data.sum_over_blocks(clipped_excess_sums, objective, center, steps, np.ones(1), limits)
-    totals[possible] = (
-        sums + objective.n * objective.penalty_difference(center, center[:, None] + steps) / max_difference
-    )
+    sides, ends = normals[possible].T, offsets[possible]
+
+    def project(steps: Floats) -> Floats:
+        return project_on_flip_set(steps, sides, ends, rho)
+
+    # the projection of 0 is within rho of every feasible step, because 0 is
+    start = project(np.zeros(sides.shape))
+    n_steps = n_flip_steps(objective, rho)
+    steps = minimize_near(data, objective, center, start, project, rho, n_steps, proved=proved)
+    totals[possible] = excess_totals(data, objective, center, steps, max_loss_difference(objective, rho))
     return totals
 
 
-def _minimize_flips(
-    data: Dataset, objective: RegionObjective, center: Floats, normals: Floats, offsets: Floats, rho: float
-) -> Floats:
-    """Return the minimising d[dimension, k] after a public number of accelerated projected gradient steps.
-
-    The start is the projection of 0 onto the feasible set. It is within rho of every feasible d, because 0 is.
-    """
-    point = ahead = project_on_flip_set(np.zeros(normals.shape), normals, offsets, rho)
-    momentum = 1.0
-    for _ in range(n_flip_steps(objective, rho)):
-        theta = center[:, None] + ahead
-        gradient = data.gradient_sum(objective.loss, theta) / objective.n + objective.ridge * theta
-        next_point = project_on_flip_set(
-            np.nan_to_num(ahead - gradient / objective.smoothness), normals, offsets, rho
-        )
-        next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = next_point + (momentum - 1) / next_momentum * (next_point - point)
-        point, momentum = next_point, next_momentum
-    return point
+def has_proved_flips(objective: RegionObjective, center: Floats, rho: float) -> bool:
+    """Return whether the totals are within their tolerance on every data set: public once the centre is."""
+    limit, steps = max_loss_difference(objective, rho), n_flip_steps(objective, rho)
+    return rounding_error(objective, center, rho, steps, limit) <= ROUNDING_TOLERANCE
 
 
 def project_on_flip_set(steps: Floats, normals: Floats, offsets: Floats, rho: float) -> Floats:
@@ -122,7 +124,7 @@ def project_on_flip_set(steps: Floats, normals: Floats, offsets: Floats, rho: fl
     ball = steps * np.minimum(1.0, rho / size)
     across = steps - normals * (normals * steps).sum(axis=0)
     wide = np.maximum(np.sqrt(np.square(across).sum(axis=0)), 1e-300)
-    edge = offsets * normals + across / wide * np.sqrt(np.maximum(rho**2 - offsets**2, 0.0))
+    edge = offsets * normals + across / wide * np.sqrt(np.maximum((rho - offsets) * (rho + offsets), 0.0))
     in_ball = np.square(half).sum(axis=0) <= rho**2
     in_half = (normals * ball).sum(axis=0) >= offsets
     return np.asarray(np.where(in_ball, half, np.where(in_half, ball, edge)))
@@ -155,7 +157,8 @@ def bound_levels(
     noise_margin = noise_bound(deviation, len(fractions), failure)
     levels = []
     for value, count, fraction in zip(noisy.tolist(), counts, fractions, strict=True):
-        low, high = unit * (value - noise_margin - FLIP_TOLERANCE), unit * (value + noise_margin)
+        low = unit * (value - noise_margin - FLIP_TOLERANCE)
+        high = unit * (value + noise_margin + ROUNDING_TOLERANCE)
         if count > possible:
             low = high = math.inf
         levels.append(

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.data.dataset import Dataset
+from dplangevin.data.exact_sums import ExactSums
 from dplangevin.data.integer_grids import RowGrid, carry, snap_point, to_integers
 from dplangevin.data.sources import RecordReader, read_records
 from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws, Release, fingerprint_dataset
@@ -26,24 +29,39 @@ from dplangevin.mechanisms.rashomon_region.flips import (
     bound_levels,
     can_flip,
     flip_totals,
+    has_proved_flips,
     max_loss_difference,
     smallest_totals,
+)
+from dplangevin.mechanisms.rashomon_region.minimizers import (
+    ROUNDING_TOLERANCE,
+    excess_totals,
+    minimize_near,
+    rounding_error,
 )
 from dplangevin.mechanisms.rashomon_region.objective import (
     PAIR_WEIGHT,
     OuterEllipsoid,
     RegionObjective,
     clipped_excess_sums,
+    exact_majorant_and_hessian_sums,
     exact_majorant_sum,
     find_outer_ellipsoid,
     majorant_and_hessian_sums,
     majorant_sum,
     scaled_gradient_sum,
+    truncation_bound,
 )
-from dplangevin.mechanisms.rashomon_region.planning import GAP_TOLERANCE, RegionPlan
+from dplangevin.mechanisms.rashomon_region.planning import (
+    GAP_TOLERANCE,
+    RegionPlan,
+    max_loss_difference_within,
+    n_gap_steps,
+)
 from dplangevin.mechanisms.rashomon_region.spec import CONTRIBUTION_STEP, SlackSpec, slack_spec
 from dplangevin.mechanisms.run_state import CheckpointPath, RunState
 from dplangevin.sampling.exact_noise import (
+    add_rounded_gaussian_noise,
     add_rounded_noise,
     add_symmetric_gaussian_noise,
     gaussian_density_scale,
@@ -170,25 +188,29 @@ def _release_region(
     inputs: Floats | None,
 ) -> RegionRelease:
     rng, objective, theta = shared.rng, plan.objective, np.array(center_release.value, float).ravel()
+    grid: RowGrid | None
     if plan.is_exact:
         grid = RowGrid(row_norm=objective.row_norm)
         data = data.with_rounded_rows(grid)
         theta = _snap_columns(theta[:, None], objective, grid)[:, 0]
-        matrix = hessian = _release_exact_majorant(plan, data, theta, grid, shared)
+        matrix, hessian = _release_exact_curvatures(plan, data, theta, grid, shared)
     else:
+        grid = None
         matrix, hessian = _release_curvatures(plan, data, theta, rng)
     ellipsoid = Ellipsoid.from_matrix(matrix, plan.noise_floor, objective.ridge, objective.n_classes)
-    gap = None if plan.gap is None else _release_gap(plan, data, theta, rng)
-    gradient, outer = (None, ()) if plan.gradient is None else _release_outer(plan, data, theta, hessian, rng)
+    gap = None if plan.gap is None else _release_gap(plan, data, theta, shared)
+    gradient, outer = (
+        (None, ()) if plan.gradient is None else _release_outer(plan, data, theta, hessian, grid, shared)
+    )
     flips = (
         ()
         if plan.flips is None or inputs is None
-        else _release_flips(plan, data, theta, inputs[:MAX_FLIP_INPUTS], rng)
+        else _release_flips(plan, data, theta, inputs[:MAX_FLIP_INPUTS], shared)
     )
     thresholds = np.maximum(np.array(plan.thresholds) - (gap or 0.0), 0.0)
     lengths = np.sqrt([plan.squared_radius(psi) for psi in thresholds])
     unit_directions = directions(theta, ellipsoid, lengths, rng)
-    if plan.is_exact:
+    if grid is not None:
         unit_directions = _snap_columns(unit_directions, objective, grid)
     nonzero = np.flatnonzero(thresholds > 0)
     certified, slack = np.zeros((len(thresholds), unit_directions.shape[1])), None
@@ -206,7 +228,7 @@ def _release_region(
         lengths=lengths,
         thresholds=thresholds,
         scales=certified,
-        inner_region=None if gap is None else _inner_region(plan, matrix, gap),
+        inner_region=None if gap is None else _inner_region(plan, matrix, gap, grid),
         seeded=seeded,
         n_steps=center_release.n_steps,
         gradient=gradient,
@@ -221,18 +243,26 @@ def _snap_columns(points: Floats, objective: RegionObjective, grid: RowGrid) -> 
     return np.ascontiguousarray(snapped.reshape(points.shape))
 
 
-def _release_exact_majorant(
+def _release_exact_curvatures(
     plan: RegionPlan, data: Dataset, center: Floats, grid: RowGrid, shared: SharedGenerator
-) -> Floats:
-    """Release the noisy majorant from a sum of whole numbers, to which a record adds a matrix of norm <= max_norm^2."""
+) -> tuple[Floats, Floats]:
+    """Release the same from sums of whole numbers, to which a record adds a matrix, or two, of norm <= max_norm^2."""
     objective = plan.objective
     point = center.reshape(objective.n_columns, -1)
-    whole = to_integers(carry(data.sum_over_blocks(exact_majorant_sum, objective, point, grid)))
     unit = objective.loss.majorant_bound * grid.unit**2
-    noisy = add_symmetric_gaussian_noise(
-        whole, np.asarray(0), plan.curvature_sum_noise_std / unit, NoiseDraws.from_generator(*shared).source
-    )
-    return np.asarray(objective.curvature_noise_factor * unit * noisy / objective.n)
+    deviation, source = plan.curvature_sum_noise_std / unit, NoiseDraws.from_generator(*shared).source
+    task = exact_majorant_and_hessian_sums if plan.releases_hessian else exact_majorant_sum
+    whole = to_integers(carry(data.sum_over_blocks(task, objective, point, grid)))
+
+    def add_noise(sums: NDArray[Any]) -> Floats:
+        return unit * add_symmetric_gaussian_noise(sums, np.asarray(0), deviation, source) / objective.n
+
+    if plan.releases_hessian:
+        hessian, more = (add_noise(sums) for sums in whole)
+        # the second sum has the weight PAIR_WEIGHT in it
+        return hessian + more / PAIR_WEIGHT, hessian
+    matrix = objective.curvature_noise_factor * add_noise(whole)
+    return matrix, matrix
 
 
 def _release_curvatures(
@@ -254,61 +284,120 @@ def _release_curvatures(
 
 
 def _release_outer(
-    plan: RegionPlan, data: Dataset, center: Floats, hessian: Floats, rng: np.random.Generator
+    plan: RegionPlan,
+    data: Dataset,
+    center: Floats,
+    hessian: Floats,
+    grid: RowGrid | None,
+    shared: SharedGenerator,
 ) -> tuple[Floats, tuple[OuterEllipsoid | None, ...]]:
     """Release the noisy gradient, and return it with the outer ellipsoid that it proves for each threshold."""
     assert plan.gradient is not None
     objective = plan.objective
     max_slope = objective.max_slope(center)
-    answer = NoisySlack().run(
-        plan.gradient, lambda: [data.sum_over_blocks(scaled_gradient_sum, objective, center, max_slope)], rng
-    )
     unit, spec = max_slope * objective.row_norm / objective.n, slack_spec(plan.gradient)
-    gradient = unit * answer.values[0] + objective.ridge * center
+    noise_eigenvalue, rounding = plan.hessian_noise_floor, 0.0
+    if grid is None:
+        answer = NoisySlack().run(
+            plan.gradient,
+            lambda: [data.sum_over_blocks(scaled_gradient_sum, objective, center, max_slope)],
+            shared.rng,
+        )
+        noisy = answer.values[0]
+    else:
+        noisy = _release_exact_gradient(spec, data, objective, center, max_slope, grid, shared)
+        noise_eigenvalue += truncation_bound(objective, grid) + _release_rounding(plan)
+        # slopes are rounded to half a step of max_limit, and the release to a grid of 2^-20 of its noise
+        rounding = max_slope * objective.row_norm * (0.5 / grid.max_limit + 2.0**-40)
+        rounding += math.sqrt(objective.n_columns) * unit * spec.scale * 2.0**-20
+    gradient = unit * noisy + objective.ridge * center
     return gradient, tuple(
         find_outer_ellipsoid(
             objective,
             center,
             hessian,
             gradient,
-            noise_eigenvalue=plan.hessian_noise_floor,
+            noise_eigenvalue=noise_eigenvalue,
             gradient_deviation=unit * spec.scale,
             threshold=psi,
             failure=plan.failure_probability / len(plan.thresholds),
+            gradient_error=rounding,
         )
         for psi in plan.thresholds
     )
 
 
+def _release_exact_gradient(
+    spec: SlackSpec,
+    data: Dataset,
+    objective: RegionObjective,
+    center: Floats,
+    max_slope: float,
+    grid: RowGrid,
+    shared: SharedGenerator,
+) -> Floats:
+    """Release sum slope x / (max_slope B) from whole numbers, to which a record adds at most max_limit max_norm."""
+    formula = objective.loss.slope_formula
+    assert formula is not None
+    clipped = replace(formula, low=max(formula.low, -max_slope), high=min(formula.high, max_slope))
+    exact = ExactSums(data, grid).gradient(clipped, max_slope, center[:, None])
+    unit = grid.max_limit * grid.max_norm
+    source = NoiseDraws.from_generator(*shared).source
+    return add_rounded_gaussian_noise(exact.whole, exact.exponents, spec.scale * unit, source)[:, 0] / unit
+
+
 def _release_flips(
-    plan: RegionPlan, data: Dataset, center: Floats, rows: Floats, rng: np.random.Generator
+    plan: RegionPlan, data: Dataset, center: Floats, rows: Floats, shared: SharedGenerator
 ) -> tuple[FlipLevel, ...]:
     """Release two-sided bounds on the thresholds at which the stated fractions of the rows are ambiguous."""
     assert plan.flips is not None
     objective, spec = plan.objective, slack_spec(plan.flips)
     possible = int(can_flip(rows, center, plan.radius).sum())
+    counts = smallest_totals(np.zeros(len(rows)), plan.flip_shares)[1]
 
     def exact_answer() -> list[Floats]:
-        totals = flip_totals(data, objective, center, rows, plan.radius)
-        return [np.clip(smallest_totals(totals, plan.flip_shares)[0], -1e300, 1e300)]
+        totals = flip_totals(data, objective, center, rows, plan.radius, proved=plan.is_exact)
+        return [_round_answer(plan, smallest_totals(totals, plan.flip_shares)[0])]
 
-    counts = smallest_totals(np.zeros(len(rows)), plan.flip_shares)[1]
+    if plan.is_exact and not has_proved_flips(objective, center, plan.radius):
+        # decided by public numbers: nothing is released, and nothing is stated
+        noisy, deviation = np.zeros(len(counts)), math.inf
+    else:
+        random_state = shared if plan.is_exact else shared.rng
+        noisy, deviation = NoisySlack().run(plan.flips, exact_answer, random_state).values[0], spec.scale
     return bound_levels(
-        NoisySlack().run(plan.flips, exact_answer, rng).values[0],
+        noisy,
         possible,
         counts,
         plan.flip_shares,
         n_inputs=len(rows),
         radius=plan.radius,
         unit=max_loss_difference(objective, plan.radius) / objective.n,
-        deviation=spec.scale,
+        deviation=deviation,
         failure=plan.failure_probability,
     )
 
 
-def _inner_region(plan: RegionPlan, matrix: Floats, gap: float) -> tuple[Floats, tuple[float, ...]] | None:
+def _round_answer(plan: RegionPlan, totals: Floats) -> Floats:
+    """Answers that are off by less than their tolerance, on the grid of exact noise; larger ones say nothing."""
+    if not plan.is_exact:
+        return np.clip(totals, -1e300, 1e300)
+    return np.clip(np.rint(totals / CONTRIBUTION_STEP), -MAX_STEPS, MAX_STEPS) * CONTRIBUTION_STEP
+
+
+def _release_rounding(plan: RegionPlan) -> float:
+    """Bound the eigenvalues of what rounding adds to the noise of a matrix: entries by at most 2^-20 of it."""
+    return plan.objective.n_columns * plan.curvature_noise_std * 2.0**-20
+
+
+def _inner_region(
+    plan: RegionPlan, matrix: Floats, gap: float, grid: RowGrid | None
+) -> tuple[Floats, tuple[float, ...]] | None:
     """Return the inner region (C2) in the norm of U, if |g|_(U^-1) <= sqrt(2 Gam) follows: rho^2 u_min >= 2 Gam."""
-    upper = matrix + (plan.noise_floor + plan.objective.ridge) * np.eye(len(matrix))
+    above = plan.noise_floor + plan.objective.ridge
+    if grid is not None:  # rounded rows may fall short; of two matrices the second counts by 1 / PAIR_WEIGHT
+        above += (1 + 1 / PAIR_WEIGHT) * truncation_bound(plan.objective, grid) + _release_rounding(plan)
+    upper = matrix + above * np.eye(len(matrix))
     least = float(np.linalg.eigvalsh(upper)[0])
     if least <= 0 or plan.radius**2 * least < 2 * gap:
         return None
@@ -353,57 +442,43 @@ def _release_slack(
     return slack, np.where(limits > 0, np.where(usable, certified, 0.0), 1.0)
 
 
-def _release_gap(plan: RegionPlan, data: Dataset, center: Floats, rng: np.random.Generator) -> float:
+def _release_gap(plan: RegionPlan, data: Dataset, center: Floats, shared: SharedGenerator) -> float:
     """Release Gam >= F(c) - min over |d| <= rho of F(c + d), with probability 1 - beta over its noise."""
     assert plan.gap is not None
     objective, rho = plan.objective, plan.radius
     limit = _max_loss_difference(plan, center)
     tolerance = GAP_TOLERANCE * limit / objective.n
-    steps = math.ceil(rho * math.sqrt(2 * objective.smoothness / tolerance))
+    steps = n_gap_steps(objective, rho, limit)
+    rounding = rounding_error(objective, center, rho, steps, limit) if plan.is_exact else 0.0
 
     def exact_answer() -> list[Floats]:
-        minimizer = minimize_within_radius(data, plan, center, min(steps, MAX_GAP_STEPS))[:, None]
-        move = np.ones((1, 1))
-        sums = data.sum_over_blocks(
-            clipped_excess_sums, objective, center, minimizer - center[:, None], move[0], limit * move
-        )
-        decrease = -(
-            float(sums[0]) + objective.n * float(objective.penalty_difference(center, minimizer)[0]) / limit
-        )
-        return [np.array([max(decrease, 0.0)])]
+        minimizer = minimize_within_radius(data, plan, center, steps)[:, None]
+        decrease = -excess_totals(data, objective, center, minimizer - center[:, None], limit)
+        return [_round_answer(plan, np.maximum(decrease, 0.0))]
 
-    if steps > MAX_GAP_STEPS:  # a public bound replaces the measured gap, so nothing is released
+    if steps > MAX_GAP_STEPS or not rounding <= ROUNDING_TOLERANCE:
+        # a public bound replaces the measured gap, so nothing is released
         return limit + objective.ridge / 2 * float(center @ center)
-    released = NoisySlack().run(plan.gap, exact_answer, rng)
+    released = NoisySlack().run(plan.gap, exact_answer, shared if plan.is_exact else shared.rng)
     spec = slack_spec(plan.gap)
     unit = limit / objective.n
-    return max(0.0, unit * (float(released.values[0][0]) + plan.noise_quantile * spec.scale)) + tolerance
+    noisy = float(released.values[0][0]) + ROUNDING_TOLERANCE + plan.noise_quantile * spec.scale
+    return max(0.0, unit * noisy) + tolerance
 
 
 def _max_loss_difference(plan: RegionPlan, center: Floats) -> float:
     """Return Lam for the whole ball of radius rho around the centre."""
-    objective, rho = plan.objective, plan.radius
-    size = float(np.linalg.norm(center))
-    along = center / size if size > 0 else np.eye(len(center))[0]
-    return float(objective.loss_difference_bounds(center, (center + rho * along)[:, None])[0])
+    return max_loss_difference_within(plan.objective, center, plan.radius)
 
 
 def minimize_within_radius(data: Dataset, plan: RegionPlan, center: Floats, steps: int) -> Floats:
-    """Minimize F within rho of the centre by a public number of accelerated projected gradient steps.
+    """Minimize F within rho of the centre by a public number of steps of `minimize_near`."""
+    rho = plan.radius
 
-    F(v) - min F <= 2 M rho^2 / (steps + 1)^2 (Beck and Teboulle 2009, Theorem 4.4, from within rho of the minimiser).
-    """
-    objective, rho = plan.objective, plan.radius
-    point = ahead = center.copy()
-    momentum = 1.0
-    for _ in range(steps):
-        gradient = (
-            data.gradient_sum(objective.loss, ahead[:, None])[:, 0] / objective.n + objective.ridge * ahead
-        )
-        step = np.nan_to_num(ahead - gradient / objective.smoothness) - center
-        length = float(np.linalg.norm(step))
-        next_point = center + step * min(1.0, rho / length if length > 0 else 1.0)
-        next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = next_point + (momentum - 1) / next_momentum * (next_point - point)
-        point, momentum = next_point, next_momentum
-    return point
+    def project(moves: Floats) -> Floats:
+        length = float(np.linalg.norm(moves))
+        return moves * min(1.0, rho / length if length > 0 else 1.0)
+
+    start = np.zeros((len(center), 1))
+    move = minimize_near(data, plan.objective, center, start, project, rho, steps, proved=plan.is_exact)
+    return np.asarray(center + move[:, 0])

@@ -200,6 +200,7 @@ def find_outer_ellipsoid(
     gradient_deviation: float,
     threshold: float,
     failure: float,
+    gradient_error: float = 0.0,
 ) -> OuterEllipsoid | None:
     """Return the smallest ellipsoid (over a public grid of rho) proved to contain {F <= F(c) + psi}; None if none is.
 
@@ -208,6 +209,7 @@ def find_outer_ellipsoid(
     hessian : H~, whose noise has no eigenvalue above noise_eigenvalue (its failure is accounted for by the caller).
     gradient : of F at the centre, ridge included, with Gaussian noise of gradient_deviation on every entry.
     failure : beta of the gradient's noise, split over the grid.
+    gradient_error : length of what rounding adds to that noise.
     """
     values, vectors = np.linalg.eigh(hessian)
     values = values - noise_eigenvalue
@@ -226,6 +228,7 @@ def find_outer_ellipsoid(
             + 2 * log_failures * inverse_curvatures.max()
         )
         error = gradient_deviation * math.sqrt(spread)
+        error += gradient_error * math.sqrt(float(inverse_curvatures.max()))
         slope = math.sqrt(max(float(gradient @ inverse @ gradient), 0.0))
         squared_budget = 2 * threshold + nu * rho**2 + 2 * om * below * rho**2
         away = slope + error + math.sqrt((slope + error) ** 2 + squared_budget)
@@ -277,6 +280,50 @@ def exact_majorant_sum(data: Dataset, objective: RegionObjective, center: Floats
         n_rows += len(block.labels)
     data.check_row_count(n_rows)
     return total.words()
+
+
+PAIR_SHRINKAGE = 1 - 2.0**-20
+_PAIR_STEP = 2.0**15
+
+
+def exact_majorant_and_hessian_sums(
+    data: Dataset, objective: RegionObjective, center: Floats, grid: RowGrid
+) -> Words:
+    """Return sum v v' and sum w w' in whole numbers, words [2, 2, p, p]: of the Hessian, and of what is above it.
+
+    v = trunc(s sqrt(l'' / a_max) x) and w = trunc(s sqrt(PAIR_WEIGHT (a - l'') / a_max) x), s a hair below 1, with
+    |v|^4 + |w|^4 <= row_norm^4 checked in whole numbers: squares are rounded up to multiples of 2^15, so that their
+    own squares are below 2^50.
+    """
+    size, n_rows = objective.n_columns, 0
+    totals = [WordSum((size, size)) for _ in range(2)]
+    most = float(grid.max_square // int(_PAIR_STEP)) ** 2
+    for block in _unweighted_blocks(data):
+        for start in range(0, len(block.labels), step := piece_rows(size)):
+            rows, labels = block.rows[start : start + step], block.labels[start : start + step]
+            scores = (rows @ center)[:, 0]
+            weights = majorant_curvature(objective.loss, scores, labels)
+            curvatures = np.clip(np.nan_to_num(objective.loss.curvature(scores, labels)), 0.0, weights)
+            shares = (
+                np.stack([curvatures, PAIR_WEIGHT * (weights - curvatures)]) / objective.loss.majorant_bound
+            )
+            pair = np.trunc(rows / grid.unit * (np.sqrt(shares) * PAIR_SHRINKAGE)[:, :, None])
+            squares = np.ceil(np.einsum("cij,cij->ci", pair, pair) / _PAIR_STEP)
+            pair[:, ~(np.square(squares).sum(axis=0) <= most)] = 0.0
+            for total, whole in zip(totals, pair, strict=True):
+                total.add(whole.T @ whole)
+        n_rows += len(block.labels)
+    data.check_row_count(n_rows)
+    return np.stack([total.words() for total in totals], axis=1)
+
+
+def truncation_bound(objective: RegionObjective, grid: RowGrid) -> float:
+    """Bound the largest eigenvalue that rounding moves a mean sum v v' by, on either side.
+
+    |v - s x| <= sqrt(p) + 1 in steps, for truncation and the hair that s may be short, and |s x| <= row_norm.
+    """
+    steps = 2 * (math.sqrt(objective.n_columns) + 1) * (grid.max_norm + 1)
+    return objective.loss.majorant_bound * grid.unit**2 * steps
 
 
 def majorant_and_hessian_sums(data: Dataset, objective: RegionObjective, center: Floats) -> Floats:

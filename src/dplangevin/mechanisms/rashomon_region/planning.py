@@ -10,9 +10,11 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
 from scipy.special import ndtri
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec, Plan
@@ -23,6 +25,11 @@ from dplangevin.mechanisms.rashomon_region.flips import (
     check_flips,
     max_loss_difference,
     noise_bound,
+)
+from dplangevin.mechanisms.rashomon_region.minimizers import (
+    ROUNDING_TOLERANCE,
+    has_proved_minimum,
+    rounding_error,
 )
 from dplangevin.mechanisms.rashomon_region.objective import PAIR_WEIGHT, RegionObjective, check_outer
 from dplangevin.mechanisms.rashomon_region.spec import SlackSpec, slack_spec
@@ -39,6 +46,19 @@ DELTA_REQUIRED_MESSAGE = (
     "a region needs delta > 0: its curvature and its slack carry Gaussian noise. State a delta, or draw models with "
     "RashomonSampler, which has pure guarantees."
 )
+
+
+def max_loss_difference_within(objective: RegionObjective, center: Floats, radius: float) -> float:
+    """Return Lam for the whole ball around the centre."""
+    size = float(np.linalg.norm(center))
+    along = center / size if size > 0 else np.eye(len(center))[0]
+    return float(objective.loss_difference_bounds(center, (center + radius * along)[:, None])[0])
+
+
+def n_gap_steps(objective: RegionObjective, radius: float, limit: float) -> int:
+    """Return the steps that reach the gap's tolerance on every data set: 2 M rho^2 / (steps + 1)^2 <= tolerance."""
+    tolerance = GAP_TOLERANCE * limit / objective.n
+    return math.ceil(radius * math.sqrt(2 * objective.smoothness / tolerance))
 
 
 def center_epsilon(epsilon: float, delta: float) -> float:
@@ -104,7 +124,7 @@ class RegionPlan:
 
     @property
     def is_exact(self) -> bool:
-        """Whether curvature and slack are exact sums of whole numbers with exact noise."""
+        """Whether all releases are of whole numbers, with exact noise."""
         return self.slack.spec.secure
 
     @property
@@ -195,7 +215,7 @@ class RegionPlan:
             slack_spec(self.flips).scale, len(self.flip_shares), self.failure_probability
         )
         return (
-            (2 * noise_margin + FLIP_TOLERANCE)
+            (2 * noise_margin + FLIP_TOLERANCE + ROUNDING_TOLERANCE)
             * max_loss_difference(self.objective, self.radius)
             / self.objective.n
         )
@@ -216,7 +236,7 @@ class RegionPlan:
                 for psi in self.thresholds
             ),
             f"  smallest useful psi at this n and budget: about {self.min_threshold:.2g}",
-            "  exact: curvature and slack are sums of whole numbers, and their noise is drawn exactly"
+            "  exact: what is released are whole numbers, and their noise is drawn exactly"
             if self.is_exact
             else "  floating point: no guarantee covers the low-order bits of the noise",
         ]
@@ -269,7 +289,10 @@ def plan_region(
     """
     if delta == 0:
         raise InvalidParameter(DELTA_REQUIRED_MESSAGE)
-    obstacle = exactness_obstacle(center, objective, best=best, outer=outer, flip_shares=flip_shares)
+    has_minima = best or len(flip_shares) > 0
+    obstacle = exactness_obstacle(
+        center, objective, outer=outer, minima_within=radius if has_minima else None
+    )
     if secure and obstacle is not None:
         raise InvalidParameter(f"secure=True has no proof for this region: {obstacle}.")
     if (best or flip_shares) and center.problem.allow_more_rows:
@@ -326,11 +349,22 @@ def plan_region(
 
 
 def exactness_obstacle(
-    center: Plan, objective: RegionObjective, *, best: bool, outer: bool, flip_shares: tuple[float, ...]
+    center: Plan, objective: RegionObjective, *, outer: bool, minima_within: float | None
 ) -> str | None:
-    """Return why these releases have no exact form; None where they have one."""
-    if best or outer or flip_shares:
-        return "the gap, the gradient and flip levels are sums in floating point"
+    """Return why these releases have no exact form; None where they have one.
+
+    minima_within : the radius of the gap and of flip levels; None without them.
+    """
+    if minima_within is not None:
+        if not has_proved_minimum(objective.loss):
+            return f"the value of the {objective.loss.name} loss has no proved error, which minima need"
+        origin = np.zeros(objective.dimension)
+        limit = max_loss_difference_within(objective, origin, minima_within)
+        steps = n_gap_steps(objective, minima_within, limit)
+        if not rounding_error(objective, origin, minima_within, steps, limit) <= ROUNDING_TOLERANCE:
+            return f"the rounding of minima over {objective.n:,} records is not below their tolerance"
+    if outer and objective.loss.slope_formula is None:
+        return f"the slope of the {objective.loss.name} loss has no formula"
     if center.guarantee.arithmetic != "discrete-grid":
         return "the fit of its centre is in floating point"
     if objective.n_columns > MAX_EXACT_COLUMNS:
@@ -361,11 +395,10 @@ def _certify_releases(
         certified["flips"] = _flip_spec(objective, math.sqrt(flips), levels)
     matrices = 2 if outer and not objective.loss.is_quadratic else 1
     curvature = _curvature_spec(objective, math.sqrt(1 - SLACK_BUDGET_FRACTION) * rest, matrices)
-    slack_release = _slack_spec(objective, math.sqrt(slack))
-    if secure:
-        curvature, slack_release = replace(curvature, secure=True), replace(slack_release, secure=True)
-    specs = {"curvature": curvature, "slack": slack_release, **certified}
-    return {name: CertifiedSpec(spec=spec, delta=delta) for name, spec in specs.items()}
+    specs = {"curvature": curvature, "slack": _slack_spec(objective, math.sqrt(slack)), **certified}
+    return {
+        name: CertifiedSpec(spec=replace(spec, secure=secure), delta=delta) for name, spec in specs.items()
+    }
 
 
 def _check_budget(plan: RegionPlan, epsilon: float, delta: float) -> RegionPlan:

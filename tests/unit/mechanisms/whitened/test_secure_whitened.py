@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from dplangevin import DPLogisticRegression, DPRidge, plan_fit
 from dplangevin._rng import noise_observer
 from dplangevin.accounting.plan import Plan, plan_from_plain, plan_to_plain
 from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset
-from dplangevin.data.dataset import Dataset, StoredDataset
+from dplangevin.data.dataset import Block, Dataset, StoredDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.exact_gradient import limit_records
 from dplangevin.mechanisms.mechanism import run_plan
@@ -103,6 +104,7 @@ def assert_same_run(first: Any, second: Any) -> None:
 def test_the_same_integers_in_any_order_and_place(
     loss: str, weighted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Permuted rows, precision, files, threads, block sizes and compiled code; clusters follow."""
     plan, (X, y, w) = make_plan(loss, 2.0 if weighted else 1.0), make_records(loss)
     loads = 2 * w if weighted else None
     expected = exact_run(plan, ArrayDataset(X, y, plan.problem, loads))
@@ -116,6 +118,22 @@ def test_the_same_integers_in_any_order_and_place(
     }
     for data in others.values():
         assert_same_run(expected, exact_run(plan, data))
+    for threads in (1, 2, 3):
+        with threadpool_limits(limits=threads):
+            assert_same_run(expected, exact_run(plan, ArrayDataset(X, y, plan.problem, loads)))
+    for size in (1, 7, 1000, 4095):
+
+        def cut(self: Any, rows: Any = None, size: int = size) -> Iterator[Block]:
+            """Blocks of this size; single records are slow, so that only the first hundred are."""
+            count = self.n_samples if rows is None else len(rows)
+            for first in range(0, min(count, 100 * size), size):
+                yield from self._slice_blocks(np.arange(first, min(first + size, count)), size)
+            if 100 * size < count:
+                yield from self._slice_blocks(np.arange(100 * size, count), count)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StoredDataset, "pieces", cut)
+            assert_same_run(expected, exact_run(plan, ArrayDataset(X, y, plan.problem, loads)))
     if find_spec("numba") is not None:
         monkeypatch.setenv("DPLANGEVIN_KERNEL", "numba")
         assert_same_run(expected, exact_run(plan, ArrayDataset(X, y, plan.problem, loads)))

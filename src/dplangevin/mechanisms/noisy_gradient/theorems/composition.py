@@ -12,11 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.opposite_mixtures import OppositeMixtures
 from dplangevin.accounting.parts import Gaussian, PrivacyPart, SampledGaussian
 from dplangevin.accounting.theorem import Theorem, round_up
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.spec import STATE_GRADIENT_ERROR, NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 
 
@@ -76,13 +77,32 @@ def released_segments(spec: NoisyGradientSpec) -> tuple[int | float, list[tuple[
     return first, sorted(gaps.items())
 
 
+def state_rounding(
+    constants: Constants, spec: NoisyGradientSpec, step: Floats, noise: Floats, contraction: Floats
+) -> Floats:
+    """Return what rounding adds to the shifts of an exact run of hidden states: docs/theory/exact_sums.md, section 8.
+
+    A state is rounded to a grid of at most 2^-20 sqrt 2 of its noise and projected, and two such states meet in the
+    next step; mean gradients have an error each.
+    """
+    if not spec.secure:
+        return np.zeros(np.shape(step))
+    assert constants.dimension is not None
+    root = math.sqrt(constants.dimension)
+    grid = root * math.sqrt(2) * 2.0**-20 * (1 + 2.0**-19) * float(np.max(step * noise))
+    if math.isfinite(constants.diameter):
+        grid += (constants.dimension + 16) * 2.0**-49 * constants.diameter
+    return np.asarray(contraction * grid + 2 * step * STATE_GRADIENT_ERROR * constants.lipschitz)
+
+
 def step_units(constants: Constants, spec: NoisyGradientSpec) -> StepUnits:
-    """Return the units of constant steps; an inexact projection adds to the shift of every step."""
+    """Return the units of constant steps; an inexact projection and rounding add to the shift of every step."""
     assert spec.is_constant
     step, noise = float(spec.step_size), float(spec.noise_std)  # type: ignore[arg-type]
     lipschitz = contraction_bound(constants, step)
     error = constants.projection_error
     shift = step * constants.gradient_sensitivity / spec.divisor(constants.n)
+    shift += float(state_rounding(constants, spec, *(np.array(v) for v in (step, noise, lipschitz))))
     return StepUnits(
         shift=shift + 2 * max(1.0, lipschitz) * error if error else shift,
         noise=step * noise,

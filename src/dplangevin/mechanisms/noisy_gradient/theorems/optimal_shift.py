@@ -24,6 +24,7 @@ from dplangevin.mechanisms.noisy_gradient.theorems.composition import (
     check_hidden_state,
     contraction_bound,
     released_segments,
+    state_rounding,
     step_units,
 )
 from dplangevin.problem.constants import Constants
@@ -135,7 +136,12 @@ class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
 
     Constant steps with c <= 1 use closed forms (T = infinity included); varying steps and expansive maps
     (c > 1, bounded set) use the convex minorant. Exactly tight for quadratic losses without a diameter.
+
+    In exact runs states are rounded, so that two of them meet a little farther apart than the maps say: with
+    release="last-state" the shift of a step contains that, docs/theory/exact_sums.md, section 8.
     """
+
+    holds_for_rounded_noise = True
 
     reference = (
         "Bok, Su and Altschuler (2024), sections 3 and 4 (shifted interpolation); Altschuler and Talwar (2022), "
@@ -146,6 +152,8 @@ class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
         spec.check_combination(constants)
         self.check_sampling("full", spec)
         check_hidden_state(self, constants, spec)
+        if spec.secure:
+            self._check_states(constants, spec)
         if spec.start == "unknown" and math.isinf(constants.diameter):
             raise self.refuse(
                 "an unknown start needs a bounded set", "State a diameter, or start from public values."
@@ -172,6 +180,16 @@ class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
         return self.guarantee(
             constants, spec, (Gaussian(mu=round_up(mu)),), self._assumptions(constants, spec)
         )
+
+    def _check_states(self, constants: Constants, spec: NoisyGradientSpec) -> None:
+        """Refuse exact runs whose rounding is not in the shifts."""
+        if spec.release != "last-state":
+            raise self.refuse(
+                "its proof is about real-valued noise, and this run rounds every step to a grid",
+                "Use release='last-state', composition, or secure=False.",
+            )
+        if constants.dimension is None:
+            raise self.refuse("the number of parameters is not known", "State the dimension.")
 
     def _assumptions(self, constants: Constants, spec: NoisyGradientSpec) -> tuple[str, ...]:
         released = "the checkpoints" if spec.release == "checkpoints" else "the last iterate"
@@ -215,6 +233,7 @@ class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
         s = (
             steps * constants.gradient_sensitivity / constants.n
             + 2 * np.maximum(1.0, c) * constants.projection_error
+            + state_rounding(constants, spec, steps, spec.noise_stds(), c)
         )
         v = steps * spec.noise_stds()
         diameter = constants.diameter + 2 * constants.projection_error
