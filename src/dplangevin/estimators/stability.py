@@ -3,7 +3,9 @@
 The released score of a row x is s = x' theta, with noise of variance v(x) = x' V x around an unknown answer, V the
 covariance that the fit computed for its own coefficients. A second release is another draw around the same answer, so
 that its score differs from s by a normal variable of variance 2 v(x): it has the other sign with probability
-Phi(-|s| / sqrt(2 v)). Another sample of people adds the sampling variance to V. Everything is post-processing.
+Phi(-|s| / sqrt(2 v)). Another sample of people adds the sampling variance to V. V follows from a noisy curvature, whose
+eigenvectors noise turns, so that v is scaled to the moments that the curvature shows in the direction of x itself
+(docs/theory/one_step_intervals.md, section 4). Everything is post-processing.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 MAX_SCORE = 700.0
 """Largest score of which an exponential is taken."""
-WIDE_EPSILON, WIDE_FACTOR = 4.0, 2.0
+WIDE_EPSILON, WIDE_FACTOR = 4.0, 2.3
 """Above this epsilon, deviations are multiplied by this factor: refits also weight the rows anew, and a model that is
-not exact then has another minimiser, which no covariance here counts (measured: up to 2 times the deviation)."""
+not exact then has another minimiser, which no covariance here counts (measured: up to 2.7 times the deviation)."""
 
 
 def flip_margin(probability: float, noise: float) -> float:
