@@ -1,10 +1,11 @@
 """Compare flip_probability with refits: how often do two releases decide differently about the same person?
 
 Usage: python benchmarks/decision_stability.py adult bank heavy dummies autoregressive [--epsilons .5 1] [--refits 200]
-           [--source noise | sample] [--split 0]
+           [--source noise | sample] [--split 0] [--subsample SEED]
 
 Rows with a predicted probability above .1% are judged, in deciles of it, over all refits. With --source sample
-(generated tables only) every refit has records of its own. adult and bank need DPLANGEVIN_DATA (see loaders.py).
+(generated tables only) every refit has records of its own. adult and bank need DPLANGEVIN_DATA (see loaders.py); with
+--subsample, six tenths of their training rows and two thirds of their columns, drawn from this seed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def draw_records(name: str, index: int, seed: int, n: int | None = None) -> tupl
     return table._replace(n=n or table.n).draw(np.random.default_rng([77, seed]))
 
 
-def measure(name: str, epsilon: float, refits: int, source: Any, index: int) -> str:
+def measure(
+    name: str, epsilon: float, refits: int, source: Any, index: int, subsample: int | None = None
+) -> str:
     """Return the figures of one cell as text."""
     if name in KINDS:
         (rows, labels), (test, _) = draw_records(name, index, 0), draw_records(name, index, 1, N_TEST)
@@ -38,6 +41,13 @@ def measure(name: str, epsilon: float, refits: int, source: Any, index: int) -> 
     else:
         rows, labels, test, _ = load(name, index)
         norm, intercept = 1.0, False
+        if subsample is not None:
+            rng = np.random.default_rng([78, subsample])
+            kept = rng.permutation(len(rows))[: len(rows) * 6 // 10]
+            columns = np.append(
+                rng.permutation(rows.shape[1] - 1)[: rows.shape[1] * 2 // 3], rows.shape[1] - 1
+            )
+            rows, labels, test = rows[np.ix_(kept, columns)], labels[kept], test[:, columns]
     test = test[np.random.default_rng(5).permutation(len(test))[:N_TEST]]
     decisions, predicted, bounds = [], [], []
     for seed in range(refits):
@@ -77,13 +87,16 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=(0.5, 1.0))
     parser.add_argument("--refits", type=int, default=200)
     parser.add_argument("--source", choices=("noise", "sample"), default="noise")
+    parser.add_argument("--subsample", type=int, help="seed of fewer rows and columns of adult and bank")
     parser.add_argument("--split", type=int, default=0, help="of adult and bank into training and test rows")
     parser.add_argument("--table", type=int, default=TABLE, help="which generated table of a kind")
     options = parser.parse_args()
     for name in options.tables:
         index = options.table if name in KINDS else options.split
         for epsilon in options.epsilons:
-            print(measure(name, epsilon, options.refits, options.source, index), flush=True)
+            print(
+                measure(name, epsilon, options.refits, options.source, index, options.subsample), flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -244,8 +244,10 @@ def _stored_feature_names(model: DPLinearModel) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-MATRIX_NAMES = ("curvature", "answer_noise", "row_metric")
+MATRIX_NAMES = ("curvature", "answer_noise")
 """Matrices of an Uncertainty that only fits with a curvature of their own have."""
+DECISION_NAMES = ("row_basis", "row_curvatures", "noise_law", "curvature_noise", "curvature_limit")
+"""What only those of a logistic loss have, all of it or none."""
 
 
 def _uncertainty_to_plain(uncertainty: Uncertainty | None) -> dict[str, Any] | None:
@@ -261,11 +263,9 @@ def _uncertainty_to_plain(uncertainty: Uncertainty | None) -> dict[str, Any] | N
         )
     if uncertainty.covariances is not None:
         plain["covariances"] = [part.tolist() for part in uncertainty.covariances]
-    for name in MATRIX_NAMES:
-        if (matrix := getattr(uncertainty, name)) is not None:
-            plain[name] = matrix.tolist()
-    if uncertainty.curvature_limit is not None:
-        plain["curvature_limit"] = uncertainty.curvature_limit
+    for name in (*MATRIX_NAMES, *DECISION_NAMES):
+        if (values := getattr(uncertainty, name)) is not None:
+            plain[name] = np.asarray(values).tolist()
     if uncertainty.flat is not None and uncertainty.flat.size:
         plain["flat"] = uncertainty.flat.tolist()
     for name, values in (("sampling", uncertainty.sampling), ("noise", uncertainty.noise)):
@@ -286,10 +286,11 @@ def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
         plain,
         {**fields, "sampling": _plain.read_unchecked, "noise": _plain.read_unchecked},
         dict.fromkeys(
-            ("prior", "covariances", "resolved_fraction", "flat", *MATRIX_NAMES), _plain.read_unchecked
+            ("prior", "covariances", "resolved_fraction", "flat", *MATRIX_NAMES, *DECISION_NAMES[:3]),
+            _plain.read_unchecked,
         )
         | dict.fromkeys(
-            ("prior_scale", "dispersion", "curvature_limit"), _plain.optional_reader(_plain.read_positive)
+            ("prior_scale", "dispersion", *DECISION_NAMES[3:]), _plain.optional_reader(_plain.read_positive)
         ),
     )
     center = _read_numbers("uncertainty.center", fields_read["center"])
@@ -328,8 +329,31 @@ def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
         if fields_read.get(name) is not None:
             more[name] = _read_numbers(f"uncertainty.{name}", fields_read[name])
             _require(more[name].shape == (len(center),) * 2, f"uncertainty.{name} has a wrong shape")
-    more["curvature_limit"] = fields_read.get("curvature_limit")
+    more |= _decisions_from_plain(fields_read, len(center))
     return Uncertainty(center=center, dimension=fields_read["dimension"], **deviations, **more)
+
+
+def _decisions_from_plain(fields_read: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return what the noise in a score follows from: all of it, or nothing."""
+    given = {name: fields_read[name] for name in DECISION_NAMES if fields_read.get(name) is not None}
+    if not given:
+        return {}
+    _require(len(given) == len(DECISION_NAMES), f"uncertainty needs all of {', '.join(DECISION_NAMES)}")
+    basis, law = (_read_numbers(f"uncertainty.{name}", given[name]) for name in ("row_basis", "noise_law"))
+    _require(basis.ndim == 2 and len(basis) == size, "uncertainty.row_basis has a wrong shape")
+    tables = given["row_curvatures"]
+    _require(isinstance(tables, list) and len(tables) == 2, "uncertainty.row_curvatures must be two tables")
+    curvatures = [_read_numbers("uncertainty.row_curvatures", table) for table in tables]
+    _require(
+        all(table.shape == (basis.shape[1],) * 2 for table in curvatures),
+        "uncertainty.row_curvatures have a wrong shape",
+    )
+    _require(law.ndim == 2 and len(law) == 2 and law.shape[1] > 1, "uncertainty.noise_law has a wrong shape")
+    _require(
+        bool((law[0] > 0).all() and (np.diff(law[0]) > 0).all() and (law[1] >= 0).all()),
+        "uncertainty.noise_law must have increasing curvatures and no negative variance",
+    )
+    return given | {"row_basis": basis, "row_curvatures": np.array(curvatures), "noise_law": law}
 
 
 def _read_deviations(name: str, values_given: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -57,7 +57,8 @@ class ColumnShape:
     kind : "curve", "bars" or "grid".
     points : numbers in the units of the table, categories, or pairs of them.
     values : of the released model; with K > 2 classes one row per class.
-    center, low, high : of the band at each point, without the ridge's bias; None without intervals.
+    center, low, high : of the band at each point, without the ridge's bias; None without intervals. The curve and the
+        center are two estimates: the former is shrunk. Where it lies outside, the band is extended to it.
     simultaneous_low, simultaneous_high : of the band that covers the whole shape at once.
     sampling, noise : standard deviations of the two errors, at each point.
     """
@@ -184,8 +185,9 @@ def _build_shape(
     width = np.where(is_unresolved, math.inf, width)
     wide = width * _simultaneous_factor(np.sum(parts, axis=0)[~is_unresolved][:, ~is_unresolved], level)
     return ColumnShape(
-        name=block.title, kind=kind, points=points, values=values, center=middle, low=middle - width,
-        high=middle + width, simultaneous_low=middle - wide, simultaneous_high=middle + wide,
+        name=block.title, kind=kind, points=points, values=values, center=middle,
+        low=np.minimum(middle - width, values), high=np.maximum(middle + width, values),
+        simultaneous_low=np.minimum(middle - wide, values), simultaneous_high=np.maximum(middle + wide, values),
         sampling=np.where(is_unresolved, math.inf, np.sqrt(sampling_variance)),
         noise=np.where(is_unresolved, math.inf, np.sqrt(noise)),
     )  # fmt: skip
@@ -216,8 +218,9 @@ _GRID_LEFT, _GRID_ROW_HEIGHT = 110, 26
 LINE_COLOR, NOISE_COLOR, SAMPLING_COLOR = "#0072B2", "#F0C08A", "#8FC1E3"
 LEGEND = (
     "The line is the released model. The inner band (blue) is sampling error alone, the outer band (sand) includes "
-    "privacy noise; it is a pointwise confidence band of the true shape. Where no band is drawn, the data at this "
-    "budget do not determine one; summary() estimates how many records or which epsilon would."
+    "privacy noise; it is a pointwise confidence band of the true shape, extended to the line, which is another "
+    "estimate than its middle. Where no band is drawn, the data at this budget do not determine one; summary() "
+    "estimates how many records or which epsilon would."
 )
 
 
@@ -306,14 +309,16 @@ def _describe_shape(shape: ColumnShape) -> str:
 
 def _shape_bands(shape: ColumnShape) -> list[tuple[str, Any, Any]]:
     """Return (color, low, high) of the outer band and of that of sampling error alone."""
-    if shape.low is None or shape.center is None or shape.sampling is None or shape.noise is None:
+    if shape.low is None or shape.high is None or shape.center is None:
+        return []
+    if shape.sampling is None or shape.noise is None:
         return []
     total = np.hypot(shape.sampling, shape.noise)
     with np.errstate(invalid="ignore"):
         sampling_fraction = np.where(
             np.isfinite(total), shape.sampling / np.where(total > 0, total, 1.0), 0.0
         )
-        inner = sampling_fraction * (shape.center - shape.low)
+        inner = sampling_fraction * np.minimum(shape.center - shape.low, shape.high - shape.center)
     return [
         (NOISE_COLOR, shape.low, shape.high),
         (SAMPLING_COLOR, shape.center - inner, shape.center + inner),

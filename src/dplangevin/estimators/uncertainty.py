@@ -69,8 +69,8 @@ class Uncertainty:
     flat : [d, k], orthonormal directions in which rows of the schema do not differ; the center is 0 there.
     curvature : [d, d], estimated curvature of the mean loss, where the fit released it in its own coordinates.
     answer_noise : [d, d], covariance of the noise in the released coefficients themselves, where it is known.
-    row_metric, curvature_limit : of a logistic loss whose curvature was released, M with x' M x the squared length of a
-        whitened row x over its bound, and the curvature of a row of length 1 that counted at most.
+    row_basis, row_curvatures, noise_law, curvature_noise, curvature_limit : of a logistic loss whose curvature was
+        released, what the noise in a score follows from (`OneStepEstimate`).
     """
 
     center: Floats
@@ -85,7 +85,10 @@ class Uncertainty:
     flat: Floats | None = None
     curvature: Floats | None = None
     answer_noise: Floats | None = None
-    row_metric: Floats | None = None
+    row_basis: Floats | None = None
+    row_curvatures: Floats | None = None
+    noise_law: Floats | None = None
+    curvature_noise: float | None = None
     curvature_limit: float | None = None
 
     @property
@@ -216,7 +219,10 @@ def describe_uncertainty(estimate: OneStepEstimate) -> Uncertainty:
         flat=estimate.flat,
         curvature=estimate.curvature,
         answer_noise=estimate.answer_noise,
-        row_metric=estimate.row_metric,
+        row_basis=estimate.row_basis,
+        row_curvatures=estimate.row_curvatures,
+        noise_law=estimate.noise_law,
+        curvature_noise=estimate.curvature_noise,
         curvature_limit=estimate.curvature_limit,
     )
 

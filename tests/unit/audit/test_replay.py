@@ -157,6 +157,31 @@ def test_fits_with_intervals(weakened: str | None, monkeypatch: pytest.MonkeyPat
     assert (result.refutation is None) == (weakened is None)
 
 
+@pytest.mark.parametrize("weakened", [True, False])
+def test_decisions_of_fits_with_intervals(weakened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that decisions are computed from, the released curvature included, is the same for both neighbours."""
+    rng = np.random.default_rng(1)
+    X, y = rng.uniform(-1, 1, (3000, 2)), (rng.random(3000) < 0.4).astype(int)
+    X2, y2 = X.copy(), y.copy()
+    X[0], y[0], X2[0], y2[0] = [1, 0], 0, [0, 1], 1
+    model = DPLogisticRegression(classes=[0, 1], data_norm=1.5, epsilon=2.0, delta=1e-5, intervals=True)
+
+    def release(records: Any, rng: Any) -> Any:
+        fitted = clone(model).set_params(random_state=rng).fit(*records)
+        return fitted.flip_probability(X[:20]), fitted
+
+    claimed = release((X, y), 0)[1].privacy_
+    if weakened:
+        honest = curvature._release_exact_curvature
+
+        def broken(spec: Any, *others: Any) -> Any:
+            return honest(replace(spec, curvature_noise_std=spec.curvature_noise_std / 200), *others)
+
+        monkeypatch.setattr(curvature, "_release_exact_curvature", broken)
+    result = replay(release, (X, y), (X2, y2), guarantee=claimed, ignore=("random_state",))
+    assert (result.refutation is None) == (not weakened)
+
+
 def test_differences_name_the_place() -> None:
     assert find_differences({"a": [1, 2.0]}, {"a": [1, 2.0]}) == []
     assert find_differences({"a": [1, 2.0]}, {"a": [1, 2.5]}) == ["output['a'][1]: 2.0 against 2.5"]

@@ -145,6 +145,7 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             step_sizes(spec, geometry, state.n_steps, start.step_curvature),
         )
         # The moments and coordinates are not released: as floating-point numbers they could reveal the exact sums.
+        # Intervals keep coordinates and curvature in single precision; those of an exact run are on public grids.
         auxiliary = {"resolved": geometry.spectrum.above_noise.astype(float)}
         iterates = {t: q[:, 0] for t, q in state.iterates.items()}
         excess = None

@@ -55,9 +55,8 @@ OUTSIDE_SPECTRUM = 1.1
 """An eigenvalue lies below the spectrum of noise if it is further from the mean than this many times its edge."""
 MAX_DOUBT = 0.8
 """Largest relative effect of a curvature's noise for which Newton steps are lengthened."""
-UNKNOWN_DEVIATIONS = 2.0
-"""Curvature, in deviations of its noise, of directions where it is unknown, for the noise of decisions: rows that have
-a component there make the curvature positive."""
+N_LAW_POINTS, LAW_RANGE = 64, 1e5
+"""Curvatures for which the noise of the answer is tabulated, and the largest of them over the smallest."""
 N_ROUNDS, N_CENTERS = 3, 3
 """Rounds for the error of the curvature, and points around which the loss is expanded: the released answer first, then
 the same with the mean score of the estimate, as answers that have not converged are off above all there."""
@@ -104,12 +103,16 @@ class OneStepEstimate:
     dispersion : mean squared slope where it was released, else None.
     slope_ratio, slope_ratio_std : where squared slopes were released, the variance of the gradients over the curvature,
         1 or less for a likelihood, and its standard error due to noise.
-    row_metric : of a logistic loss, M [p, p] with x' M x the squared length of a whitened row x over its bound.
-    curvature_limit : of a logistic loss, the curvature of a row of length 1 that counted at most (`CurvatureLimit`).
+    row_basis : of a logistic loss, [p, k]: x' row_basis is the whitened row x over the bound on its length.
+    row_curvatures : [2, k, k], the curvature in these coordinates of q as it was released, and its shrunk estimate.
+    curvature_noise : standard deviation of the noise on the diagonal of the former.
+    noise_law : [2, m], curvatures, and the variance of the noise in the answer where all directions have this one.
+    curvature_limit : the curvature of a row of length 1 that counted at most (`CurvatureLimit`).
     """
 
     ARRAY_NAMES: ClassVar[tuple[str, ...]] = (
-        "center", "sampling", "noise", "prior", "curvature", "answer_noise", "flat", "row_metric",
+        "center", "sampling", "noise", "prior", "curvature", "answer_noise", "flat", "row_basis", "row_curvatures",
+        "noise_law",
     )  # fmt: skip
     center: Floats
     sampling: Floats
@@ -122,7 +125,10 @@ class OneStepEstimate:
     dispersion: float | None = None
     slope_ratio: float | None = None
     slope_ratio_std: float | None = None
-    row_metric: Floats | None = None
+    row_basis: Floats | None = None
+    row_curvatures: Floats | None = None
+    noise_law: Floats | None = None
+    curvature_noise: float | None = None
     curvature_limit: float | None = None
 
     def to_arrays(self) -> dict[str, Floats]:
@@ -157,8 +163,8 @@ def estimate_one_step(
     first_moment : the first noisy second moment of the rows. flat_directions : of a schema, see `OneStepEstimate`.
     """
     basis = geometry.transform.basis / problem.row_norm
-    inside, flat = _separate_flat_directions(basis, curvature, flat_directions)
-    inside, unknown = _separate_unknown_directions(inside, geometry, curvature)
+    curved, flat = _separate_flat_directions(basis, curvature, flat_directions)
+    inside, unknown = _separate_unknown_directions(curved, geometry, curvature)
     rows = describe_rows(geometry, problem, first_moment)
     guess = _guess_curvature(rows, geometry, curvature, record.answer, inside)
     # from here on coordinates are c = W' q, in which the noise is as white as in q
@@ -202,30 +208,37 @@ def estimate_one_step(
             move_of_center = inside @ (middle[:size] - inside.T @ record.answer)
             spread = inside @ covariance[:size, :size] @ inside.T
             center = rows.move_center(record.answer, move_of_center, spread)
-    unbiased = inside @ _correct_inverse(released, left, first_root) @ inside.T
-    unbiased += UNKNOWN_DEVIATIONS * curvature.noise_std * unknown @ unknown.T
+    noisy = curved.T @ curvature.matrix @ curved
+    if unknown.shape[1]:
+        guess = _guess_curvature(rows, geometry, curvature, record.answer, curved)
+        released, left, first_root = shrink_curvature(noisy, guess, curvature.noise_std)
+    unbiased = _correct_inverse(released, left, first_root)
     gain = to_theta @ gain
     leverage = to_theta @ covariance
     back = np.linalg.pinv(to_theta)[:size]
-    row_metric = curvature_limit = None
+    of_decisions: dict[str, Any] = {}
     if rows is not None and rows.kind == "logistic":
-        row_metric = basis @ basis.T / geometry.transform.bound**2
         limit = limit_curvature(geometry, problem, first_moment, record.answer)
-        curvature_limit = CURVATURE_ROW_FACTOR * limit.largest
+        of_decisions = {
+            "row_basis": basis @ curved / geometry.transform.bound,
+            "row_curvatures": np.array([noisy, unbiased]),
+            "curvature_noise": curvature.noise_std,
+            "noise_law": _tabulate_noise(record),
+            "curvature_limit": CURVATURE_ROW_FACTOR * limit.largest,
+        }
     return OneStepEstimate(
         center=to_theta @ middle,
         sampling=gain @ gradient_covariance @ gain.T,
         noise=gain @ noise @ gain.T,
         prior=leverage @ prior @ leverage.T,
         curvature=back.T @ matrix @ back,
-        answer_noise=basis @ _answer_noise(record, unbiased) @ basis.T,
+        answer_noise=basis @ _answer_noise(record, curved @ unbiased @ curved.T) @ basis.T,
         prior_scale=scale,
         flat=flat,
         dispersion=curvature.mean_square,
         slope_ratio=ratio,
         slope_ratio_std=ratio_std,
-        row_metric=row_metric,
-        curvature_limit=curvature_limit,
+        **of_decisions,
     )
 
 
@@ -261,20 +274,34 @@ def _answer_noise(record: DescentRecord, curvature: Floats) -> Floats:
     """
     roots = np.sqrt(record.step_sizes)
     values, vectors = np.linalg.eigh(np.outer(roots, roots) * curvature)
-    curvatures, n_steps = np.clip(values, 0.0, 4 / 3), len(record.points)
-    share = 1 / (n_steps - record.tail_first)
-    current = later = np.zeros_like(curvatures)
-    products = np.zeros((len(values),) * 2)
-    for t in reversed(range(n_steps)):
-        weights = current + (share if t >= record.tail_first else 0.0)
-        products += record.noise_stds[t] ** 2 * np.outer(weights, weights)
-        propagated = (1 - curvatures) * weights
-        current, later = (1 + t / (t + 3)) * propagated + later, -t / (t + 3) * propagated
+    weights, of_start = _noise_weights(record, values)
+    weights *= record.noise_stds[:, None]
     noise = (vectors.T * record.step_sizes) @ vectors
     to_q = record.shrinkage @ (roots[:, None] * vectors)
-    reached = (to_q * (1 - current)) @ (vectors.T / roots)
+    reached = (to_q * (1 - of_start)) @ (vectors.T / roots)
     origin = record.origin_noise - reached @ record.origin_noise
-    return np.asarray(to_q @ (products * noise) @ to_q.T + np.outer(origin, origin))
+    return np.asarray(to_q @ (weights.T @ weights * noise) @ to_q.T + np.outer(origin, origin))
+
+
+def _tabulate_noise(record: DescentRecord) -> Floats:
+    """Return [2, m]: curvatures, and the mean variance of the answer's noise where all directions have this one."""
+    etas = record.step_sizes
+    curvatures = 4 / 3 / float(etas.min()) * np.geomspace(1 / LAW_RANGE, 1.0, N_LAW_POINTS)
+    weights, _ = _noise_weights(record, curvatures[:, None] * etas)
+    variances = np.einsum("t,tij->ij", record.noise_stds**2, weights**2) * etas**2
+    return np.array([curvatures, variances @ (record.shrinkage**2).sum(axis=0) / len(etas)])
+
+
+def _noise_weights(record: DescentRecord, curvatures: Floats) -> tuple[Floats, Floats]:
+    """Return the weights of each step's noise in the mean of the tail, and that of the start, for these curvatures."""
+    curvatures, n_steps = np.clip(curvatures, 0.0, 4 / 3), len(record.points)
+    share = 1 / (n_steps - record.tail_first)
+    weights, current, later = np.zeros((n_steps, *curvatures.shape)), *np.zeros((2, *curvatures.shape))
+    for t in reversed(range(n_steps)):
+        weights[t] = current + (share if t >= record.tail_first else 0.0)
+        propagated = (1 - curvatures) * weights[t]
+        current, later = (1 + t / (t + 3)) * propagated + later, -t / (t + 3) * propagated
+    return weights, current
 
 
 def _correct_inverse(matrix: Floats, left: Floats, root: Floats) -> Floats:
