@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.mechanisms.langevin.spec import LangevinSpec
+from dplangevin.mechanisms.langevin.spec import DiffusionSpec, LangevinSpec
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 from privacy._accountant_trials import (
@@ -19,6 +19,7 @@ from privacy._accountant_trials import (
     _Run,
     batch_mixture_truth,
     chain_truth,
+    gaussian_truth,
     long_truth,
     shuffle_truth,
     varying_mixture_truth,
@@ -145,15 +146,19 @@ def long_chain(rng: Rng) -> Trial:
     return _dressed(rng, "long chain", run, truth, steps=total, release="checkpoints", checkpoints=places)
 
 
-def walk(rng: Rng) -> Trial:
-    """A projection that is felt: full or cyclic batches from a common or an unknown start."""
+def walk(rng: Rng, *, plain: bool = False) -> Trial:
+    """A projection that is felt: full or cyclic batches from a common or an unknown start.
+
+    plain : full batches, equal steps, a common start, and the last iterate.
+    """
     steps = int(_pick(rng, 1, 2, rng.integers(3, 12), rng.integers(12, 60)))
-    varying = steps < 12 and rng.random() < 0.4
-    run = _run(rng, _pick(rng, "full", "cyclic"), steps, varying, forward=True, small=True)
+    varying = not plain and steps < 12 and rng.random() < 0.4
+    sampling = "full" if plain else _pick(rng, "full", "cyclic")
+    run = _run(rng, sampling, steps, varying, forward=True, small=True)
     run = replace(run, delta=run.delta * float(run.noises.min()))  # about the noise of the quietest step
     noises = run.steps * run.noises
     width = float(_pick(rng, noises.min(), noises[-1])) * _log(rng, 0.5, 12.0)
-    unknown = rng.random() < 0.4
+    unknown = not plain and rng.random() < 0.4
     starts = (width / 2, -width / 2) if unknown else (0.0, 0.0)
     add_remove = run.sampling == "full" and rng.random() < 0.4
     drift = (
@@ -171,7 +176,7 @@ def walk(rng: Rng) -> Trial:
             )
     truth = walk_truth(moves[0], moves[1], noises, width, starts)
     more: dict[str, Any] = {"start": "unknown"} if unknown else {}
-    if rng.random() < 0.2:
+    if not plain and rng.random() < 0.2:
         more |= {"release": "checkpoints", "checkpoints": (steps,)}
         return _dressed(rng, "walk", run, truth, width, steps + int(rng.integers(0, 50)) * (not varying),
                         add_remove=add_remove, **more)  # fmt: skip
@@ -179,6 +184,11 @@ def walk(rng: Rng) -> Trial:
     return _dressed(
         rng, "walk", run, truth, width, math.inf if endless else None, add_remove=add_remove, **more
     )
+
+
+def plain_walk(rng: Rng) -> Trial:
+    """A projection that is felt, in the runs that the theorems about bounded sets are for."""
+    return walk(rng, plain=True)
 
 
 def random_batches(rng: Rng) -> Trial:
@@ -266,21 +276,45 @@ def langevin(rng: Rng) -> Trial:
     return Trial(kind="langevin", constants=constants, spec=spec, truth=chain_truth(run, plain, 0))
 
 
-KINDS = {
-    langevin: 0.05,
-    chain: 0.4,
-    long_chain: 0.2,
-    walk: 0.2,
-    shuffled: 0.09,
-    random_batches: 0.03,
-    varying_batches: 0.03,
-    random_walk: 0.03,
-}
+def diffusion(rng: Rng) -> Trial:
+    """The continuous process for linear losses (whole path) and for quadratic ones, an Ornstein-Uhlenbeck process."""
+    add_remove, path = rng.random() < 0.5, rng.random() < 0.4
+    n, unit = int(rng.integers(1, 1000)), 10.0 ** int(rng.integers(-15, 16))
+    strength, time = _log(rng, 0.01, 3.0), _log(rng, 1e-3, 1e3)  # beta Delta sqrt(T / 2), T
+    beta = strength * math.sqrt(2 / time) * n / ((1 if add_remove else 2) * unit)
+    rate = 0.0 if path else float(_pick(rng, 0.0, _log(rng, 0.01, 30.0))) / time  # beta times the curvature
+    stated: Any = {"adjacency": "add-remove" if add_remove else "replace-one"}
+    if rate and rng.random() < 0.5:
+        stated["log_sobolev"] = rate  # of the normal law to which it tends; the laws on the way are narrower
+    elif rate:
+        stated["strong_convexity"] = rate / beta
+    constants = Constants(n=n, lipschitz=unit, smoothness=max(rate / beta, 1e-30) * (1 + 1e-12), **stated)
+    exponent = float(_pick(rng, 0.0, rng.uniform(0, 2))) if path else 0.0
+    if path:
+        mu = strength / math.sqrt(2 * exponent + 1)
+    elif rate:
+        mean, variance = -math.expm1(-rate * time) / rate, -math.expm1(-2 * rate * time) / rate
+        mu = strength * math.sqrt(2 / time) * mean / math.sqrt(variance)
+    else:
+        mu = strength
+    spec = DiffusionSpec(
+        inverse_temperature=beta,
+        time=time,
+        exponent=exponent,
+        release="trajectory" if path else "last-iterate",
+    )
+    return Trial(kind="diffusion", constants=constants, spec=spec, truth=gaussian_truth(mu * (1 - 1e-9)))
 
 
-def trials(seed: int) -> Any:
-    """Endless trials, the same for the same seed."""
-    rng = np.random.default_rng(seed)
-    kinds, weights = list(KINDS), np.array(list(KINDS.values()))
-    while True:
-        yield kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))](rng)
+KINDS = (
+    langevin,
+    diffusion,
+    chain,
+    long_chain,
+    walk,
+    plain_walk,
+    shuffled,
+    random_batches,
+    varying_batches,
+    random_walk,
+)

@@ -29,12 +29,21 @@ from dplangevin.mechanisms.noisy_answers.spec import (
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, OutputPerturbationSpec
 from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
 from dplangevin.mechanisms.repeated_selection.spec import MIN_POISSON_REPETITIONS, RepeatedSelectionSpec
+from dplangevin.mechanisms.ridge_whitened.spec import RidgeWhitenedSpec
 from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.problem.constants import ADJACENCIES, Constants
+from privacy import _accountant_draws as draws
 from privacy._accountant_draws import Rng, _log, _pick
-from privacy._accountant_sets import SETS, sparse_vector
+from privacy._accountant_sets import (
+    SETS,
+    exact_descent,
+    iterated,
+    rashomon_chains,
+    rashomon_draws,
+    sparse_vector,
+)
 from privacy._accountant_trials import Trial, Truth, gaussian_truth, tests_truth
 from unit._perturbation import worst_logistic_ratio
 
@@ -195,6 +204,27 @@ def _approached(rng: Rng, steps: int, spec: WhitenedSpec) -> tuple[float, Whiten
     total = changed.choose_n_steps(float(rng.uniform(0, 9)))
     noises = np.array([changed.noise_at_step(t, total) for t in range(total)]) / spec.noise_std
     return float((1 / noises**2).sum()), changed
+
+
+def ridge_whitened(rng: Rng) -> Trial:
+    """The same two changes of a row; on every branch the releases after the first moment cost one gradient's mu."""
+    add = rng.random() < 0.5
+    n, row, slope = int(rng.integers(1, 10**6)), _unit(rng), _log(rng, 0.1, 10.0)
+    looks, counted = int(rng.integers(0, 4)), rng.random() < 0.5
+    moment, rest, count = _log(rng, 0.01, 2.0), _log(rng, 0.01, 2.0), _log(rng, 0.01, 2.0)
+    sides, part = (1 if add else 2), 0.2
+    constants = Constants(
+        n=n, lipschitz=slope * row, row_norm=row, adjacency="add-remove" if add else "replace-one"
+    )
+    further = math.sqrt(sides) / (n * math.sqrt(part) * sides * rest) * (1 + 1e-9)
+    spec = RidgeWhitenedSpec(
+        moment_noise_std=1 / (n * moment), noise_std=slope / (n * rest), step_cap=1.0, max_moment_releases=looks,
+        further_noise_std=further, further_fraction=part, count_noise_std=1 / (n * count) if counted else None,
+    )  # fmt: skip
+    turned = (looks > 0) * moment**2 + rest**2
+    square = turned if add else max(2 * turned, 4 * rest**2)
+    square += counted * sides * count**2  # the row's label changes too
+    return _gaussian("ridge whitened", math.sqrt(square) * (1 - 1e-9), spec, constants)
 
 
 def whitened_objective(rng: Rng) -> Trial:
@@ -416,16 +446,47 @@ def draw(rng: Rng) -> Trial:
 
 
 OTHERS: tuple[Callable[[Rng], Trial], ...] = (
-    *SETS, slack, sums, counts, noisy_max, answers, largest_norm, whitened, whitened_objective, underdamped, learned,
-    selection, minimiser, logistic_minimiser, moments, mirror, draw,
+    *SETS, slack, sums, counts, noisy_max, answers, largest_norm, whitened, ridge_whitened, whitened_objective,
+    underdamped, learned, selection, minimiser, logistic_minimiser, moments, mirror, draw,
 )  # fmt: skip
 
-
-def other_trials(seed: int) -> Any:
-    """Endless trials, each kind in turn."""
-    rng, turn = np.random.default_rng(seed), 0
-    while True:
-        for made in OTHERS:
-            if made is not sparse_vector or turn % 3 == 0:  # its claims take seconds
-                yield made(rng)
-        turn += 1
+THEOREM_KINDS: dict[str, tuple[Callable[[Rng], Trial], ...]] = {
+    "composition": (draws.chain, draws.long_chain, draws.walk, draws.shuffled, draws.random_batches, exact_descent),
+    "optimal-shift": (draws.chain, draws.long_chain, draws.walk, draws.plain_walk, draws.langevin),
+    "cyclic-shift": (draws.chain, draws.long_chain, draws.walk, draws.shuffled),
+    "block-recursion": (draws.plain_walk,),
+    "dobrushin": (draws.plain_walk,),
+    "opposite-records": (draws.random_batches, draws.varying_batches),
+    "hidden-state-sgd": (draws.random_batches, draws.varying_batches, draws.random_walk),
+    "every-step-shift": (draws.random_batches, draws.random_walk),
+    "participation-start": (draws.random_batches, draws.varying_batches, draws.random_walk),
+    "block-sgd": (draws.random_walk,),
+    "shuffled-shift": (draws.shuffled,),
+    "secret-permutation": (draws.shuffled,),
+    "diffusion-path": (draws.diffusion,),
+    "diffusion-end": (draws.diffusion,),
+    "log-sobolev": (draws.diffusion,),
+    "rashomon-draws": (rashomon_draws,),
+    "rashomon-local": (rashomon_draws,),
+    "rashomon-chains": (rashomon_chains,),
+    "iterated-exponential-mechanism": (iterated,),
+    "worst-shift": (answers, answers, answers, answers, answers, answers, answers, answers, answers, sparse_vector),
+    "noisy slack": (slack,),
+    "noisy sums": (sums, counts),
+    "learned schema": (counts, learned),
+    "report noisy max": (noisy_max,),
+    "norm noise": (largest_norm,),
+    "whitened-composition": (whitened,),
+    "ridge-whitened-composition": (ridge_whitened,),
+    "whitened-objective-perturbation": (whitened_objective,),
+    "underdamped-trajectory": (underdamped,),
+    "repeat and select": (selection,),
+    "output-perturbation": (minimiser,),
+    "gaussian-objective-perturbation": (minimiser,),
+    "objective-perturbation": (logistic_minimiser,),
+    "sufficient-statistics": (moments,),
+    "public-mirror-descent": (mirror,),
+    "exponential-mechanism": (draw,),
+    "strongly-convex-gibbs": (draw,),
+}  # fmt: skip
+"""The kinds of trials that attack each theorem of the registry, in turn."""

@@ -122,6 +122,8 @@ def rashomon_draws(rng: Rng) -> Trial:
 
 def _solved(top: float, rise: float, level: float) -> float:
     """Where top x + rise x^2 = level."""
+    if level == 0:  # also where F is flat, top = 0
+        return 0.0
     return 2 * level / (top + math.sqrt(top**2 + 4 * rise * level))
 
 

@@ -13,6 +13,7 @@ from dplangevin.accounting.conversions import gdp_delta, gdp_mu
 from dplangevin.accounting.plan import Plan, certify_plan
 from dplangevin.mechanisms import NoisyGradientSpec
 from dplangevin.mechanisms.langevin.temperatures import choose_langevin_run
+from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import same_start_mu
 from dplangevin.papers import (
     lemma_2_6,
     lemma_2_6_max_order,
@@ -36,6 +37,24 @@ def test_averages_cost_as_much_as_the_path(steps: int, ratio: float) -> None:
     assert average / steps == pytest.approx(ratio, abs=2e-4)
     last = keep ** np.arange(steps)
     assert last.sum() ** 2 / (last**2).sum() <= 19.0 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ridge", "time"), [(0.0, 0.5), (0.0, 6.0), (0.05, 3.0), (0.3, 1.0), (0.3, 40.0), (2.0, 3.0)]
+)
+def test_the_last_iterate_has_more_noise_than_one_newton_step(ridge: float, time: float) -> None:
+    """A quadratic of curvature 1: variance of the last iterate over the square of what it reaches, at equal mu."""
+    steps = 20_000
+    eta = time / steps
+    budget = (
+        same_start_mu(1.0, 1.0, 1 - eta * ridge, steps) ** 2
+    )  # of a gradient, in units of one with all of it
+    powers = (1 - eta * (1 + ridge)) ** np.arange(steps, dtype=float)
+    reached = eta * powers.sum()
+    variance = eta**2 * budget * (powers**2).sum() / reached**2
+    forget = math.tanh(ridge * time / 2) * (1 + ridge) / ridge if ridge else time / 2
+    assert variance == pytest.approx(forget / math.tanh((1 + ridge) * time / 2), rel=2e-3)
+    assert variance > 1
 
 
 @pytest.mark.parametrize("n", [100, 10_000, 1_000_000])

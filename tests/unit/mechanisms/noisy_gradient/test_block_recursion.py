@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import (
 from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import OptimalShift
 from dplangevin.mechanisms.noisy_gradient.walk_laws import affine_map, compute_walk_law, delta_between
 from dplangevin.problem.constants import Constants
+from privacy._accountant_trials import walk_truth
 
 UNIT = Constants(n=1, lipschitz=0.5, smoothness=1.0, diameter=4.0)  # s = step_size, v = step_size * noise_std
 
@@ -198,3 +201,42 @@ def test_against_exact_walks_in_both_directions():
             exact = delta_between(walks[0], walks[1], epsilons[chosen])
             worst = max(worst, float(np.max(exact / deltas[chosen])))
     assert 0.3 < worst <= 1.0
+
+
+def test_a_drift_that_varies_leaks_more_than_a_constant_one_and_no_more_than_is_proved():
+    """D = 6 v, kappa = 1, delta = 1e-5: tails of both walks are rounded outwards, so what is attained is proved."""
+    width, delta, steps = 6.0, 1e-5, 60
+    epsilons, deltas = (np.array(x) for x in last_iterate_profile(1 / width, 1.0, 1.0, width, math.inf))
+    claimed = epsilons[np.argmax(deltas <= delta)]
+
+    def attained(drifts):
+        moves = [[((1.0, 1.0, sign / width / 2 - drift),) for drift in drifts] for sign in (1, -1)]
+        truth = walk_truth(moves[0], moves[1], np.ones(steps), width, (0.0, 0.0))
+        return max(eps for eps in np.arange(1.0, 5.0, 0.02) if truth(eps) >= delta)
+
+    left = np.arange(steps, 0, -1)
+    varying = attained(np.where(left < 20, 0.8 * np.sqrt(-math.log(delta) / 2 / left), 0.0))
+    constant = max(attained(np.full(steps, drift)) for drift in (0.4, 0.6, 0.8))
+    assert 1.4 * constant < varying <= claimed < 1.6 * varying
+
+
+def test_slopes_of_the_power_function_bound_walks_with_any_drift(monkeypatch):
+    """B6 of docs/theory/noisy_sgd.md, as benchmarks/looseness.py computes it: exact without a set, above every walk."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
+    bound = import_module("looseness").slope_recursion_mu
+    assert bound(60.0, 6.0, 16) == pytest.approx(0.1 * math.sqrt(16), rel=1e-6)
+    rng, worst = np.random.default_rng(61), 0.0
+    for _ in range(8):
+        width, shift = np.exp(rng.uniform(np.log([0.3, 0.05]), np.log([8.0, 2.0]))).tolist()
+        shift, steps = min(shift, width), int(rng.choice([1, 2, 5, 20]))
+        left = np.arange(steps, 0, -1)
+        drifts = [np.zeros(steps), rng.uniform(0.5, 3) / np.sqrt(left), rng.normal(0, 1, steps)][
+            rng.integers(3)
+        ]
+        moves = [[((1.0, 1.0, sign * shift / 2 - drift),) for drift in drifts] for sign in (1, -1)]
+        start = rng.uniform(-0.5, 0.5) * width
+        truth = walk_truth(moves[0], moves[1], np.ones(steps), width, (start, start))
+        mu = bound(width, shift * width, steps)
+        for eps in (0.0, 0.1, 0.3, 1.0, 2.0, 4.0):
+            worst = max(worst, truth(eps) / max(cv.gdp_delta(mu, eps), 1e-14))
+    assert 0.9 < worst <= 1.0
