@@ -195,13 +195,11 @@ def test_a_file_with_decimal_commas_gives_the_model_of_one_with_points(tmp_path:
         assert main([*fit, str(tmp_path / f"{name}.csv"), *more, *output]) == 0
     models = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("points", "commas")]
     assert models[0]["coefficients"] == models[1]["coefficients"]
-    counts = [
-        count_file(
-            tmp_path / f"{name}.csv", schema=Schema.load(tmp_path / "s.json"), queries=["age < 40.5"], epsilon=1, delta=1e-5, random_state=0,
-            dialect=dialect,
-        ).values[0]
-        for name, dialect in (("points", None), ("commas", Dialect(delimiter=";", decimal=",")))
-    ]  # fmt: skip
+    schema, counts = Schema.load(tmp_path / "s.json"), []
+    for name, dialect in (("points", None), ("commas", Dialect(delimiter=";", decimal=","))):
+        options = {"epsilon": 1, "delta": 1e-5, "random_state": 0, "dialect": dialect}
+        path = tmp_path / f"{name}.csv"
+        counts.append(count_file(path, schema=schema, queries=["age < 40.5"], **options).values[0])
     assert counts[0] == counts[1]
     assert main([*fit, str(tmp_path / "commas.csv"), "--decimal", ",", "-o", str(tmp_path / "x.json")]) == 2
 
