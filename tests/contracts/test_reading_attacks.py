@@ -37,7 +37,8 @@ from dplangevin.queries import (
     summarize_table,
 )
 from dplangevin.schema import Schema
-from dplangevin.tables import Dialect, TableFiles, as_table
+from dplangevin.tables import Dialect, TableFiles, as_table, read_number
+from dplangevin.tables.cells import replace_decimal_comma
 
 CODES = Schema.from_dict({"columns": {"x": {"categories": ["1", "2"]}}, "missing": "middle"})
 MARKER = "SECRET-4711"
@@ -147,6 +148,60 @@ def test_lines_of_every_kind(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a;b\n1;'2;3'\n")
     other = TableFiles(tmp_path / "t.txt", Dialect(delimiter=";", quote="'")).read_table()
     assert [other.column(name).texts()[0] for name in "ab"] == ["1", "2;3"]
+
+
+COMMA_CELLS = [
+    "3,14", "-,5e3", "+7,", " 2,50\t", "1,5E-3", "1.234,5", "1,2,3", "1.5", "12", "a,b", ",", "-,", "1,5x", "inf", "",
+    "٣,٥", "1,5é", "True", "2026-01-31", "0,1" + "0" * 50,
+]  # fmt: skip
+
+
+def test_decimal_commas_are_read_one_cell_at_a_time(tmp_path: Path) -> None:
+    dialect, path = Dialect(delimiter=";", decimal=","), tmp_path / "t.csv"
+    path.write_text("x;y\n" + "".join(f'{cell};"{cell}"\n' for cell in COMMA_CELLS), encoding="utf-8")
+    expected = np.array([read_number(replace_decimal_comma(cell)) for cell in COMMA_CELLS])
+    assert np.isfinite(expected).sum() == 9
+    files = TableFiles(path, dialect)
+    for table in (files.read_table(), next(iter(files.batches(files.names)))):
+        for name in files.names:
+            cells = table.column(name)
+            for part in (cells, cells.take(np.arange(len(cells)))):
+                np.testing.assert_array_equal(part.numbers(), expected)
+            assert cells.texts()[0] == "3.14"
+            assert cells.texts(text=True)[0] == "3,14"  # a text keeps its characters
+            indices, persons = cells.persons()
+            assert persons[indices[0]] == "3,14"  # and so does who a row belongs to
+            assert cells.slice(slice(3, 5)).numbers().tolist() == [2.5, 0.0015]
+            np.testing.assert_array_equal(cells.codes({"3.14": 7})[:2], [7, -1])
+    plain = TableFiles(path, Dialect(delimiter=";")).read_table().column("x").numbers()
+    assert np.isnan(plain[:5]).all()
+    for wrong in ("", ";", ",."):
+        with pytest.raises(InvalidParameter, match="decimal must be"):
+            Dialect(decimal=wrong)
+
+
+def test_a_file_with_decimal_commas_gives_the_model_of_one_with_points(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"age": rng.uniform(18, 90, 400).round(3), "fee": rng.uniform(0, 5, 400).round(2)})
+    columns = {"age": {"range": [18, 90]}}
+    (tmp_path / "s.json").write_text(
+        json.dumps({"columns": columns, "target": {"name": "fee", "range": [0, 5]}})
+    )
+    frame.to_csv(tmp_path / "points.csv", index=False)
+    frame.to_csv(tmp_path / "commas.csv", index=False, sep=";", decimal=",")
+    fit = ["fit", "--model", "ridge", "--schema", str(tmp_path / "s.json"), "--target", "fee"]
+    for name, more in (("points", []), ("commas", ["--delimiter", ";", "--decimal", ","])):
+        output = ["-o", str(tmp_path / f"{name}.json"), "--random-state", "0", "--epsilon", "1"]
+        assert main([*fit, str(tmp_path / f"{name}.csv"), *more, *output]) == 0
+    models = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("points", "commas")]
+    assert models[0]["coefficients"] == models[1]["coefficients"]
+    schema, counts = Schema.load(tmp_path / "s.json"), []
+    for name, dialect in (("points", None), ("commas", Dialect(delimiter=";", decimal=","))):
+        options = {"epsilon": 1, "delta": 1e-5, "random_state": 0, "dialect": dialect}
+        path = tmp_path / f"{name}.csv"
+        counts.append(count_file(path, schema=schema, queries=["age < 40.5"], **options).values[0])
+    assert counts[0] == counts[1]
+    assert main([*fit, str(tmp_path / "commas.csv"), "--decimal", ",", "-o", str(tmp_path / "x.json")]) == 2
 
 
 @pytest.mark.parametrize("content", ["", "\n", "a,a\n1,2\n", "a,\n1,2\n"])

@@ -21,7 +21,8 @@ import numpy as np
 
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.schema import CategoricalColumn, DateColumn, HashedColumn, Schema
-from dplangevin.tables.cells import text_of_days
+from dplangevin.tables import Dialect
+from dplangevin.tables.cells import replace_decimal_comma, text_of_days
 from dplangevin.tables.files import check_delimiter
 
 ADVERSARIAL_CELLS: Mapping[str, Any] = {
@@ -80,10 +81,12 @@ Record = Mapping[str, Any]
 TableBuilder = Callable[[Sequence[Record], Path, int | None], Any]
 
 
-def read_records(table: Any, names: Sequence[str] = (), delimiter: str | None = None) -> list[dict[str, Any]]:
+def read_records(
+    table: Any, names: Sequence[str] = (), dialect: Dialect | None = None
+) -> list[dict[str, Any]]:
     """Return the records of a list of mappings, an array, a pandas, polars or Arrow table, or a CSV or Parquet file."""
     if isinstance(table, str | os.PathLike):
-        return _read_file(Path(table), delimiter)
+        return _read_file(Path(table), dialect)
     if isinstance(table, np.ndarray):
         if table.ndim != 2:
             raise InvalidParameter(f"table must have rows and columns, got {table.ndim} dimensions.")
@@ -106,15 +109,16 @@ def read_records(table: Any, names: Sequence[str] = (), delimiter: str | None = 
     return [{str(name): cell for name, cell in row.items()} for row in rows]
 
 
-def _read_file(path: Path, delimiter: str | None) -> list[dict[str, Any]]:
+def _read_file(path: Path, dialect: Dialect | None) -> list[dict[str, Any]]:
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             import pyarrow.parquet
 
             return read_records(pyarrow.parquet.read_table(path))
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restval="", restkey=LONG_RECORD, delimiter=delimiter or ",")
-            if delimiter is None:
+            delimiter = "," if dialect is None else dialect.delimiter
+            reader = csv.DictReader(file, restval="", restkey=LONG_RECORD, delimiter=delimiter)
+            if dialect is None:
                 check_delimiter(str(path), reader.fieldnames or ())
             rows = [dict(row) for row in reader]
     except DplangevinError:
@@ -125,6 +129,15 @@ def _read_file(path: Path, delimiter: str | None) -> list[dict[str, Any]]:
         raise InvalidParameter(f"the table {path} cannot be read: {error.strerror}.") from None
     except Exception:  # the parser's own message would show cells
         raise InvalidParameter(f"{path} could not be read as a CSV or Parquet table.") from None
+    has_commas = dialect is not None and dialect.decimal == ","
+    if has_commas:
+        rows = [
+            {
+                name: replace_decimal_comma(cell) if isinstance(cell, str) else cell
+                for name, cell in row.items()
+            }
+            for row in rows
+        ]
     return read_records(
         [{name: _parse_cell(cell) for name, cell in row.items() if name != LONG_RECORD} for row in rows]
     )

@@ -22,17 +22,22 @@ if TYPE_CHECKING:
     from dplangevin.accounting.delivery import Delivery
 
 
-def text_dialect(delimiter: str | None) -> Dialect | None:
+def text_dialect(delimiter: str | None, decimal: str | None = None) -> Dialect | None:
     """Return the dialect of text files with this delimiter; None lets the file's suffix decide."""
     if delimiter is None:
+        if decimal is not None:
+            raise InvalidParameter("--decimal needs --delimiter too, as in: --delimiter ';' --decimal ,")
         return None
-    return Dialect(delimiter={"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter))
+    return Dialect(
+        delimiter={"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter),
+        decimal="." if decimal is None else decimal,
+    )
 
 
-def read_table(path: Path, delimiter: str | None = None) -> Table:
+def read_table(path: Path, dialect: Dialect | None = None) -> Table:
     """Open a Parquet, Arrow or text file as a table whose cells are not parsed yet."""
     try:
-        return TableFiles(path, text_dialect(delimiter)).read_table()
+        return TableFiles(path, dialect).read_table()
     except DplangevinError:
         raise
     except Exception:  # the parser's own message would show values of the table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from dplangevin._progress import progress
 from dplangevin.cli.option_groups import (
     Adjacency,
     AsJson,
+    Decimal,
     Delimiter,
     Delta,
     Epsilon,
@@ -28,6 +29,9 @@ from dplangevin.cli.option_groups import (
     expand_option_groups,
 )
 from dplangevin.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dplangevin.tables import Dialect
 
 ESTIMATOR_BY_MODEL = {
     "logistic": "DPLogisticRegression",
@@ -287,7 +291,7 @@ def fit_model(
     elif "://" in data:
         raise InvalidParameter("a database needs --sql, the name of a table or a SELECT statement.")
     else:
-        records = _io.read_table(file, table.delimiter)
+        records = _io.read_table(file, table.dialect)
     loaded_schema, target_options = _public_statements(model, target, table, learn, records.names)
     estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
         epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=loaded_schema, adjacency=adjacency,
@@ -296,7 +300,7 @@ def fit_model(
         intervals=intervals, random_state=release_options.random_state,
         checkpoint=release_options.checkpoint, ledger=budget, person=person, max_rows_per_person=max_rows_per_person,
         **target_options,
-        public_data=_read_public_table(public, file, target, table.delimiter), public_method=public_method,
+        public_data=_read_public_table(public, file, target, table.dialect), public_method=public_method,
         compare=compare,
     )  # fmt: skip
     features, labels = (records, target) if file is None else _io.split_target(records, target)
@@ -400,6 +404,7 @@ def predict_table(
         ),
     ] = False,
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
 ) -> None:
     """Predict the rows of a table with a model file, as CSV."""
     import numpy as np
@@ -409,7 +414,7 @@ def predict_table(
 
     _io.check_outputs({"--output": output}, reads=(model, data))
     loaded_model = model_file.load_model(model)
-    rows = _io.read_table(data, delimiter)
+    rows = _io.read_table(data, _io.text_dialect(delimiter, decimal))
     if loaded_model.schema is None:
         rows = _select_features(loaded_model, rows)
     with _io.hide_cell_errors(data, loaded_model.schema):
@@ -460,14 +465,14 @@ def _to_csv(columns: dict[str, Any]) -> str:
 
 
 def _read_public_table(
-    path: Path | None, private: Path | None, target: str, delimiter: str | None
+    path: Path | None, private: Path | None, target: str, dialect: Dialect | None
 ) -> tuple[Any, Any] | None:
     """Read the public table; the private file itself is refused, since its rows would have no protection."""
     from dplangevin.cli import _io
 
     if path is None:
         return None
-    table = _io.read_table(path, delimiter)
+    table = _io.read_table(path, dialect)
     if private is not None and path.resolve() == private.resolve():
         raise InvalidParameter("--public names the private table itself; its rows would have no protection.")
     return _io.split_target(table, target)

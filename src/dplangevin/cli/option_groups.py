@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dplangevin.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dplangevin.tables import Dialect
 
 SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Public schema, .json or .toml.")]
 DataNorm = Annotated[
@@ -25,6 +28,9 @@ Classes = Annotated[
 ]
 Delimiter = Annotated[
     str | None, typer.Option("--delimiter", help="Separator of a text file; default: comma, tab for .tsv.")
+]
+Decimal = Annotated[
+    str | None, typer.Option("--decimal", help="The mark in 3,14 in a text file: . or , (default: a point).")
 ]
 RandomState = Annotated[
     int | None, typer.Option("--random-state", help="Seed of the noise; marks the release as seeded.")
@@ -96,6 +102,14 @@ class PublicTableOptions:
     target_bounds: TargetBounds = None
     classes: Classes = None
     delimiter: Delimiter = None
+    decimal: Decimal = None
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """The dialect of text files; None lets the file's suffix decide."""
+        from dplangevin.cli._io import text_dialect
+
+        return text_dialect(self.delimiter, self.decimal)
 
     @property
     def parsed_target_bounds(self) -> tuple[float, float] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,9 @@ from dplangevin.cli.option_groups import (
     expand_option_groups,
 )
 from dplangevin.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dplangevin.tables import Dialect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,13 +270,13 @@ def rashomon_command(
         rashomon_model = _build_region(estimator, threshold, radius, region_options | options)
     else:
         rashomon_model = _build_sampler(estimator, threshold, radius, chosen_route, tier, options)
-    features, labels = _io.split_target(_io.read_table(data, table.delimiter), target)
+    features, labels = _io.split_target(_io.read_table(data, table.dialect), target)
     if plan:
         _print_plan(
             rashomon_model, threshold, radius, options, _table_sizes(features, loaded_schema, estimator)
         )
         return
-    inputs = _read_public_inputs(public, loaded_schema, target, group, table.delimiter)
+    inputs = _read_public_inputs(public, loaded_schema, target, group, table.dialect)
     with _io.deliver_results(release_options) as delivery:
         paths: dict[str, Any] = {"report": report, "output": output}
         outputs = RashomonOutputs(inputs=inputs, **paths, **vars(output_format), delivery=delivery)
@@ -404,7 +407,7 @@ def _table_sizes(features: Any, schema: Any, estimator: Any) -> tuple[int, int, 
 
 
 def _read_public_inputs(
-    public: Path | None, schema: Any, target: str, group: str | None, delimiter: str | None
+    public: Path | None, schema: Any, target: str, group: str | None, dialect: Dialect | None
 ) -> tuple[Any, Any, Any, str]:
     """Return public rows, their labels and groups where known, and a description of their source."""
     from dplangevin.cli import _io
@@ -419,7 +422,7 @@ def _read_public_inputs(
         table = as_table(schema_inputs(schema))
         truth, inputs_text = None, "1000 rows drawn uniformly from the schema (no record of the data)"
     else:
-        table, inputs_text = _io.read_table(public, delimiter), f"the public file {public.name}"
+        table, inputs_text = _io.read_table(public, dialect), f"the public file {public.name}"
         truth = table.column(target) if target in table.names else None
         table = table.drop_columns(target)
     if group is not None and group not in table.names:

@@ -172,7 +172,7 @@ def _read_records(path: Path, target: str, model: str, table: PublicTableOptions
     label_codes = (
         _read_label_codes(schema, _io.parse_labels(table.classes)) if model in m.CLASSIFIERS else None
     )
-    rows, values = _io.split_target(_io.read_table(path, table.delimiter), target)
+    rows, values = _io.split_target(_io.read_table(path, table.dialect), target)
     features = rows.to_matrix() if schema is None else SchemaEncoder(schema).transform(rows)
     if schema is None and not np.isfinite(features).all():
         raise InvalidParameter("without --schema every feature must be a finite number in every row.")

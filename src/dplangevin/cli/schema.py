@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dplangevin import _files
-from dplangevin.cli.option_groups import AsJson, Delimiter
+from dplangevin.cli.option_groups import AsJson, Decimal, Delimiter
 from dplangevin.errors import InvalidParameter
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ def init_schema(
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New .toml file.", show_default="stdout")
     ] = None,
@@ -56,8 +57,8 @@ def init_schema(
             "private, stop here and use --columns.",
             err=True,
         )
-        dialect = _io.text_dialect(delimiter)
-        records = read_records(public, delimiter=None if dialect is None else dialect.delimiter)
+        dialect = _io.text_dialect(delimiter, decimal)
+        records = read_records(public, dialect=dialect)
         text = draft_schema_from_public(records, target)
     if output is None:
         typer.echo(text, nl=False)
@@ -71,6 +72,7 @@ def check_public_rows(
     schema: Annotated[Path, typer.Argument(help="Schema, .toml or .json.")],
     public: Annotated[Path, typer.Argument(help="PUBLIC rows, .csv or .parquet.")],
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
     as_json: AsJson = False,
 ) -> None:
     """Report categories that never match and ranges that clip, on PUBLIC rows: never pass private ones."""
@@ -80,5 +82,5 @@ def check_public_rows(
 
     loaded_schema = Schema.load(schema)
     typer.echo(f"WARNING: {public} is treated as PUBLIC; the answer describes its rows.", err=True)
-    schema_check = check_schema(loaded_schema, _io.read_table(public, delimiter))
+    schema_check = check_schema(loaded_schema, _io.read_table(public, _io.text_dialect(delimiter, decimal)))
     typer.echo(json.dumps(schema_check.to_dict(), indent=1) if as_json else repr(schema_check))

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.schema import CategoricalColumn, Column, DateColumn, HashedColumn, Schema
 from dplangevin.tables import as_table
+from dplangevin.tables.cells import replace_decimal_comma
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,7 @@ class ColumnCheck:
     name, kind : of the column.
     unmatched : categories that no row has.
     unlisted, below, above, missing : fractions of the rows outside the list, clipped at either end, or missing.
+    commas : fraction of the rows with a decimal comma, which are among the missing.
     """
 
     name: str
@@ -30,6 +33,7 @@ class ColumnCheck:
     below: float = 0.0
     above: float = 0.0
     missing: float = 0.0
+    commas: float = 0.0
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -44,6 +48,11 @@ class ColumnCheck:
             "missing or not a number": self.missing,
         }
         remarks += [f"{_format_percent(fraction)} {what}" for what, fraction in fractions.items() if fraction]
+        if self.commas:
+            remarks.append(
+                f"{_format_percent(self.commas)} with a decimal comma: read them with --decimal , "
+                "(Dialect(decimal=',')), in pandas decimal=','"
+            )
         return tuple(remarks)
 
 
@@ -132,7 +141,16 @@ def _check_column(column: Column, public: Any) -> ColumnCheck:
         below=_mean_of(~absent & (rows[:, 0] < -1 / 3 - 1e-12)),
         above=_mean_of(~absent & (rows[:, 0] > 1 / 3 + 1e-12)),
         missing=_mean_of(absent),
+        commas=_mean_of(_has_decimal_comma(column.name, public)),
     )
+
+
+def _has_decimal_comma(name: str, public: Any) -> NDArray[np.bool_]:
+    """Return which public cells are numbers once their comma is a point."""
+    cells = as_table(public, [name]).column(name)
+    texts, numbers = cells.texts(), cells.numbers()
+    is_changed = [text is not None and replace_decimal_comma(text) != text for text in texts]
+    return np.asarray(np.isnan(numbers) & np.array(is_changed, bool))
 
 
 def _encode_alone(column: Column, public: Any) -> tuple[list[str], Any]:

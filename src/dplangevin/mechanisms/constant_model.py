@@ -24,6 +24,11 @@ TARGET_PRIOR_POWER = 1.0
 """Of the prior on a mean target in its stated range: it is rarely near an end, as a rare class is."""
 MAX_SUM_DEVIATIONS = 2.0
 """Standard deviations of its noise within which the noisy sum of all classes counts as that of n unweighted records."""
+KNOT_RATIO, MAX_LOWEST_KNOT = 5.0, 20.0
+"""Of neighbouring knots of a rate, and a largest rate up to which there are none in between: most counts lie below the
+lowest, so that nothing is lost where the upper ones count as empty."""
+EMPTY_KNOT_DEVIATIONS = 3.0
+"""Standard deviations of its noise below which the share of an upper knot counts as nothing."""
 _MAX_SCORE = 40.0
 _N_SHARES = 801
 _HALVINGS = 4
@@ -33,27 +38,43 @@ _HALVINGS = 4
 def sum_class_weights(data: Dataset) -> Any:
     """Return the total weight of each class, whole numbers in units of 2^-WEIGHT_BITS of the largest weight.
 
-    A numeric target counts for two classes, the ends of its range, in proportion to how near it is to them: the share
-    of the second is the mean target. A record adds whole numbers of norm at most 2^WEIGHT_BITS, a function of that
-    record alone; with a replaced record the sums move by at most sqrt(2) 2^WEIGHT_BITS.
+    A numeric target counts for the two of `target_knots` that it lies between, in proportion to how near it is to
+    them: the mean target is that of the knots. A record adds whole numbers of sum, and so of norm, at most
+    2^WEIGHT_BITS, a function of that record alone; with a replaced record the sums move by at most sqrt(2)
+    2^WEIGHT_BITS.
     """
-    bounds = data.problem.bounds
-    one, seen, n_classes = float(1 << WEIGHT_BITS), 0, bounds.classes or 2
+    bounds, knots = data.problem.bounds, target_knots(data.problem)
+    one, seen, n_classes = float(1 << WEIGHT_BITS), 0, bounds.classes or len(knots)
     total = np.zeros(n_classes, np.int64)
     for block in data.pieces():
         labels = np.asarray(block.labels, np.float64)
         weights = np.ones(len(labels)) if block.weights is None else np.asarray(block.weights, np.float64)
         weights = one * np.clip(weights / bounds.weight_bound, 0.0, 1.0)
         if bounds.classes is None:
-            low, high = bounds.label_range
-            parts = np.clip((labels - low) / (high - low), 0.0, 1.0)
-            whole = np.array([np.floor(weights * part).sum() for part in (1 - parts, parts)])
+            below = np.clip(np.searchsorted(knots, labels, side="right") - 1, 0, n_classes - 2)
+            parts = np.clip((labels - knots[below]) / (knots[below + 1] - knots[below]), 0.0, 1.0)
+            whole = np.bincount(below, np.floor(weights * (1 - parts)), minlength=n_classes)
+            whole += np.bincount(below + 1, np.floor(weights * parts), minlength=n_classes)
         else:
             whole = np.bincount(labels.astype(np.intp), np.floor(weights), minlength=n_classes)[:n_classes]
         total += whole.astype(np.int64)
         seen += len(labels)
     data.check_row_count(seen)
     return total
+
+
+def target_knots(problem: Problem) -> Floats:
+    """Return the values for which a numeric target counts: the ends of its range, and for a rate values in between.
+
+    The noise of a mean is proportional to the range. Rates may be far below the largest one, and what matters is their
+    ratio, so knots fall by factors of KNOT_RATIO: where the upper ones are empty, the mean has the noise of the lower.
+    """
+    low, high = problem.bounds.label_range
+    knots = [high]
+    if problem.bounds.classes is None and problem.loss.unclipped_loss.log_link:
+        while knots[-1] > max(MAX_LOWEST_KNOT, 2 * KNOT_RATIO * low):
+            knots.append(knots[-1] / KNOT_RATIO)
+    return np.array([low, *reversed(knots)])
 
 
 def count_scale(problem: Problem) -> float:
@@ -107,6 +128,16 @@ def estimate_shares(means: Floats, noise_std: float, n: int, prior_power: float 
     return ShareEstimate(np.asarray(estimates) / math.fsum(estimates), share_noise)
 
 
+def estimate_model_shares(problem: Problem, means: Floats, noise_std: float) -> ShareEstimate:
+    """Return the shares of a problem's classes, or of the knots of its target, of which empty upper ones have none."""
+    size = len(means)
+    if problem.bounds.classes is None:
+        while size > 2 and means[size - 1] < EMPTY_KNOT_DEVIATIONS * noise_std:
+            size -= 1
+    estimate = estimate_shares(means[:size], noise_std, problem.n, _prior_power(problem))
+    return estimate._replace(shares=np.concatenate([estimate.shares, np.zeros(len(means) - size)]))
+
+
 def normalize_logs(logs: Floats) -> Floats:
     """Return weights of sum 1 from their logarithms, finite or -inf.
 
@@ -119,7 +150,7 @@ def normalize_logs(logs: Floats) -> Floats:
     return np.asarray(np.exp(logs - (np.log1p(rest / n_top) + np.log(float(n_top)) + top)))
 
 
-def prior_power(problem: Problem) -> float:
+def _prior_power(problem: Problem) -> float:
     """Return the power of the prior on shares: one that prefers the middle for a mean target, else Jeffreys'."""
     defaults = problem.loss.unclipped_loss.defaults
     return TARGET_PRIOR_POWER if defaults is not None and defaults.labels == "numbers" else -0.5
@@ -135,7 +166,7 @@ def has_balanced_classes(problem: Problem, means: Floats, noise_std: float) -> b
     """Return whether noisy counts are those of classes none of which is rare: post-processing."""
     if problem.bounds.classes is None:
         return False
-    shares = estimate_shares(means, noise_std, problem.n, prior_power(problem)).shares
+    shares = estimate_model_shares(problem, means, noise_std).shares
     return bool(shares.min() * len(shares) > MIN_BALANCED_SHARE)
 
 
@@ -160,7 +191,7 @@ def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
     if (
         problem.bounds.classes is None
     ):  # the mean target stands for all of them, without a clip that would move it
-        loss, labels = loss.unclipped_loss, np.array([shares @ np.array(problem.bounds.label_range)])
+        loss, labels = loss.unclipped_loss, np.array([shares @ target_knots(problem)])
         shares = np.ones(1)
     else:
         labels = np.arange(len(shares), dtype=np.float64)
@@ -202,15 +233,13 @@ def _halving_points(low: float, high: float) -> list[float]:
 def score_uncertainty(problem: Problem, shares: Floats, noise: float) -> float:
     """Return the standard deviation of the constant model's score, for this noise on each share.
 
-    A numeric target's mean has the noise of a share times its range, and its score that over the curvature (of counts:
-    the logarithm of the mean); a logarithm of odds that of the rarest share, divided by it.
+    A numeric target's mean has the noise of a share times its range, and so has the score, of counts (whose score is
+    the logarithm of the mean) over the mean; a logarithm of odds has that of the rarest share, divided by it.
     """
     if problem.bounds.classes is None:
-        low, high = problem.bounds.label_range
-        curvature = (
-            fit_constant(problem, shares).curvature_fraction * problem.loss.unclipped_loss.step_curvature
-        )
-        return (high - low) * noise / max(curvature, 1e-12)
+        knots = target_knots(problem)
+        mean = float(shares @ knots) if problem.loss.unclipped_loss.log_link else 1.0
+        return float(knots[shares > 0].max() - knots[0]) * noise / max(mean, 1e-12)
     return noise / float(shares.min())
 
 

@@ -10,7 +10,13 @@ from typing import Any
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.learned import DEFAULT_BUCKETS
-from dplangevin.tables.cells import read_date, read_label, text_of_days
+from dplangevin.tables.cells import (
+    read_date,
+    read_label,
+    read_number,
+    replace_decimal_comma,
+    text_of_days,
+)
 
 _MAX_CODES, _MAX_TEXTS = 10, 50
 _HEAD = """\
@@ -89,6 +95,10 @@ def _draft_column(cells: Sequence[Any]) -> str:
     if len(known) > _MAX_TEXTS and _are_identifiers(known):
         hint = f"# {len(known)} distinct cells in as many rows: an id, which is no feature. Remove the column, or:"
         return f"{hint}\n{_OPEN.rstrip()}"
+    is_with_commas = any(isinstance(cell, str) and replace_decimal_comma(cell) != cell for cell in known)
+    if is_with_commas and all((number := _number_of_cell(cell)) == number for cell in known):
+        entry = _draft_column([_number_of_cell(cell) for cell in known])
+        return f"# numbers with a decimal comma, as which only --decimal , (Dialect(decimal=',')) reads them\n{entry}"
     numeric = all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in known)
     if not known:
         return _OPEN.rstrip()
@@ -144,6 +154,11 @@ def _round_outwards(low: float, high: float) -> tuple[float, float]:
         return first * int(unit), last * int(unit)
     digits = round(-math.log10(unit))
     return round(first * unit, digits), round(last * unit, digits)
+
+
+def _number_of_cell(cell: Any) -> float:
+    """Return a public cell as a number, with a decimal comma or a point; NaN where it is none."""
+    return read_number(replace_decimal_comma(cell) if isinstance(cell, str) else cell)
 
 
 def _label_of_cell(cell: Any) -> str:

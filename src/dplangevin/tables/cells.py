@@ -50,6 +50,7 @@ _DATE = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]++))?)?(Z|\+00:00)?",
     re.ASCII,
 )
+_COMMA_DECIMAL = re.compile(r"[ \t]*+[+-]?(?:[0-9]++,[0-9]*+|,[0-9]++)(?:[eE][+-]?[0-9]++)?[ \t]*+", re.ASCII)
 _BOOLEAN_WORDS = {"true": 1.0, "false": 0.0}
 MAX_EXACT_INTEGER = 2.0**53
 """Whole numbers from here on may be rounded by a container of doubles."""
@@ -74,6 +75,17 @@ def read_number(cell: Any) -> float:
         return _read_scalar_number(cell if kind is int else _unwrap_single(cell))
     except Exception:  # raised by an object's own methods; its message may quote a private value
         return NAN
+
+
+def replace_decimal_comma(text: str) -> str:
+    """Return a number that is written with a decimal comma with a point instead, and any other text as it is.
+
+    Examples
+    --------
+    >>> [replace_decimal_comma(text) for text in ("3,14", "-,5e3", "1.234,5", "a,b", "1,2,3", "7")]
+    ['3.14', '-.5e3', '1.234,5', 'a,b', '1,2,3', '7']
+    """
+    return text.replace(",", ".") if _COMMA_DECIMAL.fullmatch(text) else text
 
 
 def read_label(cell: Any, *, text: bool = False) -> str | None:

@@ -17,6 +17,8 @@ Codes = NDArray[np.int64]
 OTHER, MISSING = -1, -2
 PLAIN_DECIMAL = r"\A[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?\z"
 """Pattern of RE2, which runs in linear time: finite decimals, a subset of what `cells.read_number` reads."""
+COMMA_DECIMAL = r"\A[ \t]*[+-]?(?:[0-9]+,[0-9]*|,[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*\z"
+"""Pattern of RE2: numbers that `cells.read_number` reads once their comma is a point."""
 
 
 class CellColumn(ABC):
@@ -207,12 +209,18 @@ def _codes_of_numbers(values: Floats, listed: Mapping[str, int]) -> Codes:
 
 @final
 class ArrowColumn(CellColumn):
-    """Column in an Arrow array, chunked or not, or in a list of arrays of any types."""
+    """Column in an Arrow array, chunked or not, or in a list of arrays of any types.
 
-    def __init__(self, array: Any) -> None:
+    Parameters
+    ----------
+    array : the cells.
+    decimal : "," where texts such as 3,14 are numbers; identifiers of persons and texts keep their characters.
+    """
+
+    def __init__(self, array: Any, *, decimal: str = ".") -> None:
         import pyarrow as pa
 
-        self._arrow = pa
+        self._arrow, self.decimal = pa, decimal
         if not isinstance(array, list):
             is_chunked = isinstance(array, pa.ChunkedArray)
             array = (array.chunks or [pa.nulls(0, array.type)]) if is_chunked else [array]
@@ -256,7 +264,7 @@ class ArrowColumn(CellColumn):
             if start < stop:
                 chunks.append(chunk.slice(start, stop - start))
             first += len(chunk)
-        return ArrowColumn(chunks)
+        return ArrowColumn(chunks, decimal=self.decimal)
 
     def take(self, rows: Codes) -> CellColumn:
         ends = np.cumsum([len(chunk) for chunk in self._chunks])
@@ -266,7 +274,7 @@ class ArrowColumn(CellColumn):
             chunk.take(self._arrow.array(piece - first))
             for chunk, piece, first in zip(self._chunks, pieces, firsts, strict=True)
         ]
-        return ArrowColumn(chunks)
+        return ArrowColumn(chunks, decimal=self.decimal)
 
     @property
     def is_numeric(self) -> bool:
@@ -304,6 +312,7 @@ class ArrowColumn(CellColumn):
 
     def _chunk_numbers(self, chunk: Any) -> NDArray[np.floating[Any]]:
         """Return the numbers of one Arrow array, NaN where a cell is not a number."""
+        chunk = self._with_points(chunk)
         pa, types, kind = self._arrow, self._arrow.types, chunk.type
         if types.is_dictionary(kind):
             return _gather_values(self._chunk_numbers(chunk.dictionary), chunk.indices, cells.NAN)
@@ -333,7 +342,18 @@ class ArrowColumn(CellColumn):
         values = np.fromiter(map(cells.read_number, distinct), np.float64, len(distinct))
         return np.append(values, cells.NAN)[indices]
 
+    def _with_points(self, chunk: Any) -> Any:
+        """Return texts in which numbers with a decimal comma have a point, each a function of its own cell."""
+        types = self._arrow.types
+        if self.decimal == "." or not (types.is_string(chunk.type) or types.is_large_string(chunk.type)):
+            return chunk
+        import pyarrow.compute as pc
+
+        is_number = pc.fill_null(pc.match_substring_regex(chunk, COMMA_DECIMAL), False)
+        return pc.if_else(is_number, pc.replace_substring(chunk, ",", "."), chunk)
+
     def _chunk_labels(self, chunk: Any, text: bool) -> tuple[Codes, list[str]]:
+        chunk = chunk if text else self._with_points(chunk)
         if _is_number_type(self._arrow, chunk.type):
             indices, labels = _labels_of_numbers(np.asarray(self._chunk_numbers(chunk), np.float64))
             return indices, list(labels)

@@ -139,15 +139,20 @@ class TableFiles:
         import pyarrow as pa
 
         columns: dict[str, list[Any]] = {name: [] for name in self.names}
-        rows = 0
+        rows, decimal = 0, "."
         for batch in self.batches(self.names):
             rows += len(batch)
             for name, parts in columns.items():
                 cells = batch.column(name)
                 assert isinstance(cells, ArrowColumn)
                 parts.extend(cells.chunks)
+                decimal = cells.decimal
         return Table(
-            {name: ArrowColumn(parts if parts else pa.nulls(0)) for name, parts in columns.items()}, rows
+            {
+                name: ArrowColumn(parts if parts else pa.nulls(0), decimal=decimal)
+                for name, parts in columns.items()
+            },
+            rows,
         )
 
 

@@ -37,10 +37,13 @@ class Dialect:
     ----------
     delimiter : one ASCII character between cells.
     quote : one ASCII character around cells, or None.
+    decimal : "," where a cell 3,14 is the number 3.14; a person's identifier and a text keep their characters. Marks
+        between thousands are in no dialect: 1.234,5 is no number, and 1.234 is a little more than one.
     """
 
     delimiter: str = ","
     quote: str | None = '"'
+    decimal: str = "."
 
     def __post_init__(self) -> None:
         for name, mark in (("delimiter", self.delimiter), ("quote", self.quote)):
@@ -50,6 +53,8 @@ class Dialect:
                 raise InvalidParameter(f"{name} must be one ASCII character, got {mark!r}.")
         if self.delimiter == self.quote:
             raise InvalidParameter("delimiter and quote must differ.")
+        if self.decimal not in (".", ","):
+            raise InvalidParameter(f"decimal must be '.' or ',', got {self.decimal!r}.")
 
     def split_line(self, line: bytes) -> list[bytes]:
         """Return the cells of one line; the reference with which faster paths must agree.
@@ -163,7 +168,10 @@ class TextFile:
         table = _parse_lines(lines, len(self.names), columns, self.dialect)
         for start in range(0, table.num_rows, rows):
             part = table.slice(start, rows)
-            cells = {name: ArrowColumn(_decode_column(part.column(j))) for j, name in enumerate(names)}
+            cells = {
+                name: ArrowColumn(_decode_column(part.column(j)), decimal=self.dialect.decimal)
+                for j, name in enumerate(names)
+            }
             yield Table(cells, part.num_rows)
 
 

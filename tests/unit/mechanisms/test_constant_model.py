@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, xlogy
 from scipy.stats import norm
 
-from dplangevin import DPLogisticRegression, DPRidge, calibrate
+from dplangevin import DPLinearSVC, DPLogisticRegression, DPPoissonRegressor, DPRidge, calibrate
 from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
@@ -19,10 +19,13 @@ from dplangevin.mechanisms.constant_model import (
     WEIGHT_BITS,
     constant_coefficients,
     count_scale,
+    estimate_model_shares,
     estimate_shares,
     fit_constant,
     normalize_logs,
+    score_uncertainty,
     sum_class_weights,
+    target_knots,
 )
 from dplangevin.mechanisms.whitened.mechanism import (
     DescentState,
@@ -34,10 +37,15 @@ from dplangevin.mechanisms.whitened.mechanism import (
     step_sizes,
     whitening_geometry,
 )
-from dplangevin.mechanisms.whitened.postprocessing import DescentStart, gain_factor, shrink_to_constant
+from dplangevin.mechanisms.whitened.postprocessing import (
+    DescentStart,
+    ScoreVariance,
+    gain_factor,
+    shrink_to_constant,
+)
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.planner.fit_plan import plan_fit
-from dplangevin.problem import DataBounds, Logistic, Problem, Squared
+from dplangevin.problem import DataBounds, Logistic, Poisson, Problem, Squared
 
 
 def problem(classes: int | None = 2, weight_bound: float = 1.0, n: int = 4) -> Problem:
@@ -50,13 +58,27 @@ def problem(classes: int | None = 2, weight_bound: float = 1.0, n: int = 4) -> P
     return Problem(loss=loss, bounds=bounds, n=n, n_features=1)
 
 
+def rates(top: float, weight_bound: float = 1.0, low: float = 0.0, n: int = 4) -> Problem:
+    bounds = DataBounds(data_norm=1.0, target=(low, top), weight_bound=weight_bound)
+    return Problem(loss=Poisson(target_bound=top).with_clip(top**0.5), bounds=bounds, n=n, n_features=1)
+
+
 def test_a_record_moves_the_counts_by_no_more_than_is_stated() -> None:
     """Every pair of records, at the corners and inside: sqrt 2 for a replaced one, 1 for an added one."""
     rng = np.random.default_rng(0)
-    for classes, weight_bound in ((2, 1.0), (2, 2.5), (None, 1.0), (None, 0.5)):
-        stated = problem(classes, weight_bound)
+    kinds = [problem(classes, bound) for classes, bound in ((2, 1.0), (2, 2.5), (None, 1.0), (None, 0.5))]
+    for stated in (*kinds, rates(100.0), rates(3000.0, 0.5), rates(60.0, low=7.0)):
+        weight_bound, (low, high) = stated.bounds.weight_bound, stated.bounds.label_range
         one, moved = float(1 << WEIGHT_BITS), []
-        labels = [0.0, 1.0] if classes else [-1.0, 3.0, *rng.uniform(-1, 3, 5)]
+        labels = [
+            low,
+            high,
+            *target_knots(stated),
+            *rng.uniform(low, high, 5),
+            *rng.uniform(low, low + (high - low) / 9, 3),
+        ]
+        if stated.bounds.classes:
+            labels = [0.0, 1.0]
         weights = [0.0, weight_bound, *rng.uniform(0, weight_bound, 3)]
         added = [
             sum_class_weights(
@@ -69,6 +91,39 @@ def test_a_record_moves_the_counts_by_no_more_than_is_stated() -> None:
         moved = [np.linalg.norm(a - b) for a in added for b in added]
         assert max(moved) <= math.sqrt(2) * one
         assert max(moved) == pytest.approx(math.sqrt(2) * one, rel=1e-6)  # the bound is attained
+
+
+def test_the_knots_of_a_target_give_its_mean() -> None:
+    rng = np.random.default_rng(5)
+    for stated, knots in (
+        (problem(None, n=500), [-1, 3]), (rates(20.0, n=500), [0, 20]), (rates(100.0, n=500), [0, 20, 100]),
+        (rates(3000.0, n=500), [0, 4.8, 24, 120, 600, 3000]), (rates(60.0, low=7.0, n=500), [7, 60]),
+    ):  # fmt: skip
+        np.testing.assert_allclose(target_knots(stated), knots)
+        low, high = stated.bounds.label_range
+        y = rng.uniform(low, high, 500)
+        y[:200] = low + (high - low) * rng.beta(0.5, 50, 200)
+        means = sum_class_weights(ArrayDataset(np.zeros((500, 1)), y, stated)) / count_scale(stated)
+        assert means.sum() == pytest.approx(1.0, abs=1e-5)
+        assert means @ target_knots(stated) == pytest.approx(y.mean(), abs=1e-5 * high)
+
+
+def test_the_noise_of_a_rate_is_that_of_the_knots_in_use() -> None:
+    """Counts of mean 1.5 within bounds of 0 and 1000: the noise of the upper knots, 600 times the mean, is left out."""
+    stated, rng, noise_std = rates(1000.0, n=3000), np.random.default_rng(6), 0.01
+    knots = target_knots(stated)
+    for rate, error in ((1.5, 0.2), (900.0, 0.2)):
+        y = np.clip(rng.poisson(rate, 3000), 0, 1000).astype(float)
+        means = sum_class_weights(ArrayDataset(np.zeros((3000, 1)), y, stated)) / count_scale(stated)
+        estimates, stds = [], []
+        for _ in range(200):
+            shares, share_noise = estimate_model_shares(
+                stated, means + noise_std * rng.standard_normal(len(knots)), noise_std
+            )
+            estimates.append(fit_constant(stated, shares).scores[0] - math.log(y.mean()))
+            stds.append(score_uncertainty(stated, shares, share_noise))
+        assert np.median(np.abs(estimates)) < error
+        assert np.median(stds) < error
 
 
 def test_counts_are_means_of_weights() -> None:
@@ -166,6 +221,14 @@ def test_halving_several_times_at_once_is_halving(share: float) -> None:
     assert fit_constant(stated, shares).scores[0] == (low + high) / 2
 
 
+def shrink_one(deviation: np.ndarray, start: DescentStart, variance: float) -> np.ndarray:
+    """Shrink the deviation [p] of one score, whose coordinates all have the same noise."""
+    p = len(deviation)
+    noise = ScoreVariance(np.ones(1), variance, 2 / p, 1.0)
+    everything = [(np.ones(p, bool), noise)]
+    return shrink_to_constant(deviation[:, None], start, np.ones(p), everything, variance / p)[:, 0]
+
+
 def test_pure_noise_is_returned_to_the_constant() -> None:
     """Scores of normal noise alone: the James-Stein factor is 0 in most draws, and never raises the expected loss."""
     rng, p = np.random.default_rng(1), 12
@@ -174,15 +237,28 @@ def test_pure_noise_is_returned_to_the_constant() -> None:
     for _ in range(400):
         noise = rng.standard_normal(p)
         noise[0] = 0.0
-        shrunk = shrink_to_constant(noise, start, np.ones(p), p - 1.0, 2 / p, 1.0)
+        shrunk = shrink_one(noise, start, p - 1.0)
         kept.append(shrunk @ shrunk / (p - 1))
     assert np.mean(np.array(kept) == 0) > 0.85
     assert np.mean(kept) < 0.1
     assert gain_factor(100.0, 1.0, 2 / p) == pytest.approx(0.99, rel=1e-3)
     strong = 10 * np.ones(p)
-    np.testing.assert_allclose(
-        shrink_to_constant(strong, start, np.ones(p), 1.0, 2 / p, 1.0)[1:], strong[1:], rtol=2e-3
+    np.testing.assert_allclose(shrink_one(strong, start, 1.0)[1:], strong[1:], rtol=2e-3)
+
+
+def test_directions_with_different_noise_return_by_themselves() -> None:
+    """A shared factor would take the signal of the first two coordinates along with the noise of the others."""
+    p, rng = 14, np.random.default_rng(8)
+    start = DescentStart(np.zeros((p, 2)), np.eye(p)[-1], uncertainty=0.0)
+    seen = np.arange(p) < 2
+    deviation = np.where(seen[:, None], [[3.0, -2.0]], 5 * rng.standard_normal((p, 2)))
+    weights = np.array([0.5, 1.5])
+    noises = [ScoreVariance(weights, variance, 0.2, 1.0) for variance in (0.01, 25.0 * 24)]
+    shrunk = shrink_to_constant(
+        deviation, start, np.ones(p), list(zip((seen, ~seen), noises, strict=True)), 0.0
     )
+    np.testing.assert_allclose(shrunk[seen], deviation[seen], rtol=1e-2)
+    assert np.all(shrunk[2:-1] == 0)
 
 
 def test_strong_noise_is_believed_less_than_james_and_stein_would() -> None:
@@ -346,11 +422,7 @@ def test_calibration_to_the_success_of_an_attack() -> None:
 
 MODELS_WITH_TARGETS: dict[str, tuple[dict[str, Any], bool, bool]] = {
     "logistic": ({}, True, True),
-    "svc": (
-        {},
-        False,
-        True,
-    ),  # a hinge loss is not quadratic near the constant: a limit cost more than it gave
+    "svc": ({}, True, True),
     "multinomial": ({"n_classes": 3}, True, True),
     "ridge": ({}, True, True),
     "huber": ({"transition": 0.1}, True, False),
@@ -422,6 +494,52 @@ def test_a_mean_that_is_not_the_best_constant_leaves_the_constant_to_the_descent
     tail[0] = 0.7
     for is_best in (True, False):
         start = DescentStart(np.zeros((p, 1)), np.eye(p)[0], uncertainty=1e-3, is_best=is_best)
-        kept = shrink_to_constant(tail, start, np.ones(p), 2.0 * p, 2 / p, 1.0)
+        kept = shrink_one(tail, start, 2.0 * p)
         assert np.all(kept[1:] == 0)
         assert kept[0] == pytest.approx(0.0 if is_best else 0.7, abs=1e-3)
+
+
+def test_counts_within_wide_bounds_are_fitted_about_as_well_as_by_their_mean() -> None:
+    """Counts of mean 1.5 stated to lie within 0 and 100: a mean with the whole budget has noise of a third of it.
+
+    Twelve tables of 1,000 rows at epsilon 1. The deviance of the exact mean is 1.5; before rates had knots that of a
+    fit was .08 above it on average.
+    """
+    gains = []
+    for seed in range(12):
+        rng = np.random.default_rng([32, seed])
+        X = rng.uniform(-1, 1, (4000, 3))
+        scores = X @ rng.standard_normal(3)
+        y = rng.poisson(1.5 * np.exp(0.5 * scores / scores.std())).astype(float)
+        model = DPPoissonRegressor(target_bounds=(0, 100), data_norm=3**0.5, delta=1e-6, random_state=seed)
+        fitted = model.fit(X[:1000], y[:1000]).predict(X[1000:])
+        constant = np.full(3000, y[:1000].mean())
+        deviances = [
+            2 * np.mean(xlogy(y[1000:], y[1000:] / mean) - y[1000:] + mean) for mean in (fitted, constant)
+        ]
+        gains.append(deviances[1] - deviances[0])
+    assert np.mean(gains) > -0.05
+
+
+@pytest.mark.parametrize("model", ["svc", "multinomial"])
+def test_pure_fits_of_noise_return_to_the_constant(model: str) -> None:
+    """Labels without any signal at epsilon .5: the loss was 1.5 to 1.8 times that of noisy shares, by any seed."""
+    losses = []
+    for seed in range(10):
+        rng = np.random.default_rng([33, seed])
+        X = np.clip(rng.standard_normal((3000, 6)) / 3, -1, 1)
+        options = {"data_norm": 6**0.5, "epsilon": 0.5, "delta": 0.0, "random_state": seed}
+        if model == "svc":
+            y = (rng.random(3000) < 0.12).astype(float)
+            fit = DPLinearSVC(classes=[0, 1], **options).fit(X[:1000], y[:1000])
+            gap = np.maximum(1 - (2 * y - 1) * np.array([fit.decision_function(X), np.full(3000, -0.76)]), 0)
+            values = np.where(gap > 1, gap - 0.5, gap**2 / 2)[:, 1000:].mean(axis=1)
+        else:
+            y = rng.choice(4, 3000, p=(0.8, 0.14, 0.05, 0.01)).astype(float)
+            fit = DPLogisticRegression(classes=[0, 1, 2, 3], **options).fit(X[:1000], y[:1000])
+            picked = fit.predict_proba(X[1000:])[np.arange(2000), y[1000:].astype(int)]
+            exact = np.array([0.8, 0.14, 0.05, 0.01])[y[1000:].astype(int)]
+            values = -np.log([picked, exact]).mean(axis=1)
+        losses.append(values)
+    fitted, constant = np.mean(losses, axis=0)
+    assert fitted < 1.2 * constant

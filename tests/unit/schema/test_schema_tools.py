@@ -76,6 +76,26 @@ def test_a_draft_of_public_rows_loads_and_covers_them() -> None:
     assert schema.column("sick").categories == ("no", "yes")  # type: ignore[union-attr]
 
 
+def test_decimal_commas_of_public_rows_are_recognised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, made = tmp_path / "public.csv", tmp_path / "schema.toml"
+    path.write_text("age;note\n" + "".join(f"{age},5;a,{age}\n" for age in range(20, 60)))
+    dialect = ["--delimiter", ";"]
+    for more, hints in (([], 1), (["--decimal", ","], 0)):
+        assert run_command_line(["schema", "init", str(path), *dialect, *more]) == 0
+        text = capsys.readouterr().out
+        assert text.count("decimal comma") == hints
+        age = Schema.from_dict(tomllib.loads(text)).column("age")
+        assert isinstance(age, dplangevin.schema.NumericColumn)
+        assert age.low <= 20.5 < 59.5 <= age.high <= 60
+    made.write_text("[columns.age]\nrange = [0, 100]\n")
+    assert run_command_line(["schema", "check", str(made), str(path), *dialect]) == 0
+    assert "100% missing or not a number; 100% with a decimal comma" in capsys.readouterr().out
+    assert run_command_line(["schema", "check", str(made), str(path), *dialect, "--decimal", ","]) == 0
+    assert "age (range 0 to 100): fits" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("value", [5.5, -3.25, 0.001, 1e12])
 def test_a_constant_column_still_gets_a_range(value: float) -> None:
     schema = Schema.from_dict(tomllib.loads(draft_schema_from_public([{"x": value}])))

@@ -12,9 +12,8 @@ from dplangevin.data.integer_grids import Dyadic, RowGrid, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
-    estimate_shares,
+    estimate_model_shares,
     fit_constant,
-    prior_power,
     release_mean_counts,
 )
 from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid, release_gradient
@@ -87,7 +86,7 @@ def release_start(spec: RidgeWhitenedSpec, data: Dataset, draws: NoiseDraws) -> 
     if spec.count_noise_std is None:
         return np.zeros((problem.n_columns, problem.loss.score_dimension))
     counts = release_mean_counts(data, draws, spec.count_noise_std, is_exact=spec.secure)
-    estimate = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem))
+    estimate = estimate_model_shares(problem, counts, spec.count_noise_std)
     return constant_coefficients(problem, fit_constant(problem, estimate.shares).scores)
 
 

@@ -16,10 +16,10 @@ from dplangevin.data.integer_grids import Dyadic, RowGrid, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
+    estimate_model_shares,
     estimate_shares,
     fit_constant,
     has_balanced_classes,
-    prior_power,
     release_mean_counts,
     score_uncertainty,
 )
@@ -205,7 +205,7 @@ def limit_row_norm(spec: WhitenedSpec, problem: Problem, counts: Floats) -> Whit
     if not counts.size or spec.row_norm_factor <= 1:
         return spec
     assert spec.count_noise_std is not None
-    shares = estimate_shares(counts, spec.count_noise_std, problem.n, prior_power(problem)).shares
+    shares = estimate_model_shares(problem, counts, spec.count_noise_std).shares
     curvature = min(1.0, fit_constant(problem, shares).curvature_fraction)
     return replace(spec, row_norm_factor=max(1.0, spec.row_norm_factor * math.sqrt(curvature)))
 
@@ -239,7 +239,7 @@ def _recounted_answer(
 def _constant_start(
     problem: Problem, geometry: WhitenedGeometry, counts: Floats, count_noise: float
 ) -> DescentStart:
-    shares, noise = estimate_shares(counts, count_noise, problem.n, prior_power(problem))
+    shares, noise = estimate_model_shares(problem, counts, count_noise)
     constant = fit_constant(problem, shares)
     unit = _constant_direction(problem, geometry)
     return DescentStart(

@@ -8,7 +8,7 @@ rows of norm 1) and the curvature of the risk; the posterior given the windows w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -405,20 +405,43 @@ def calibrate_clipped_scores(q: Floats, start: DescentStart, moments: Floats, sh
     return np.asarray(factor * rest + np.multiply.outer(start.unit, means))
 
 
+class ScoreVariance(NamedTuple):
+    """What noise alone does to the scores of a minimiser, weighted by their curvature.
+
+    Parameters
+    ----------
+    weights : of each score [K], of mean 1: its curvature, over the mean one.
+    total : weighted sum of the variances that noise gives to the scores.
+    relative_variance : of that sum, for one draw of the noise.
+    kept : fraction that an earlier shrinkage left of a deviation.
+    """
+
+    weights: Floats
+    total: float
+    relative_variance: float
+    kept: float
+
+
 def shrink_to_constant(
     deviation: Floats,
     start: DescentStart,
     moments: Floats,
-    variance: float,
-    relative_variance: float,
-    kept: float,
+    groups: Sequence[tuple[NDArray[np.bool_], ScoreVariance]],
+    mean_variance: float,
 ) -> Floats:
-    """Return the James-Stein estimate of a deviation of which an earlier shrinkage left the fraction `kept`."""
+    """Return the James-Stein estimate of a deviation [p, K], by groups of coordinates with known noise.
+
+    mean_variance : that noise gives to the mean score.
+    """
     shift, rest = start.split(deviation, moments)
-    factor = min(1.0, gain_factor(float(moments @ rest**2), variance, relative_variance) / kept)
-    return np.asarray(
-        factor * rest + _kept_shift(factor, start, variance / len(deviation)) * shift * start.unit
-    )
+    shrunk = rest.copy()
+    for group, noise in groups:
+        square = float(moments[group] @ rest[group] ** 2 @ noise.weights)
+        factor = gain_factor(square, noise.total, noise.relative_variance) / noise.kept
+        shrunk[group] *= min(1.0, factor)
+    before, after = (float((moments @ each**2).sum()) for each in (rest, shrunk))
+    kept_shift = _kept_shift(math.sqrt(after / before) if before else 0.0, start, mean_variance)
+    return np.asarray(shrunk + np.multiply.outer(start.unit, kept_shift * shift))
 
 
 def _kept_shift(factor: float, start: DescentStart, variance: float) -> float:

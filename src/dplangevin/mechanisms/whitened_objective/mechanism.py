@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
@@ -22,10 +22,9 @@ from dplangevin.data.integer_grids import IntegerTransform, RowGrid, to_integers
 from dplangevin.mechanisms.constant_model import (
     constant_coefficients,
     count_scale,
-    estimate_shares,
+    estimate_model_shares,
     fit_constant,
     has_balanced_classes,
-    prior_power,
     score_uncertainty,
     sum_class_weights,
 )
@@ -37,6 +36,7 @@ from dplangevin.mechanisms.perturbation.mechanism import make_objective, sample_
 from dplangevin.mechanisms.whitened.postprocessing import (
     MIN_COUNT_DOUBT,
     DescentStart,
+    ScoreVariance,
     round_to_two_digits,
     shrink_to_constant,
 )
@@ -98,7 +98,10 @@ def _quadratic_excess(
 def _curvature_kind(loss: Loss) -> str | None:
     """Return the kind of a loss whose curvature is known from its scores; None for other losses."""
     slope_formula = None if loss.score_dimension > 1 else loss.slope_formula
-    return slope_formula.kind if slope_formula is not None and slope_formula.kind in TYPICAL_SCORES else None
+    if slope_formula is None or slope_formula.kind not in TYPICAL_SCORES:
+        return None
+    is_known = slope_formula.kind == "logistic" or loss.unclipped_loss.is_quadratic
+    return slope_formula.kind if is_known else None
 
 
 def _mean_curvature(loss: Loss, score: float) -> float:
@@ -242,7 +245,7 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
                 again = release_counts(spec, data, spec.recount_density_scale, draws)
                 assert again is not None
                 center = ConstantCenter.build(data.problem, combine_counts(counts, again), spectrum, basis)
-                return MechanismOutput(value=basis @ center.center, auxiliary=auxiliary)
+                return MechanismOutput(value=(basis @ center.start.center).ravel(), auxiliary=auxiliary)
             deviation = minimize_perturbed(spec, data, basis, draws, center.center)
             q = center.center + center.limit(deviation, spec, data.problem)
         theta = basis @ q.reshape(data.problem.n_columns, -1)
@@ -285,7 +288,11 @@ def combine_counts(first: NoisyClassMeans, second: NoisyClassMeans) -> NoisyClas
 
 
 MAX_SCORE_NOISE = 0.4
-"""Variance that noise gives to the scores from which a fit has nothing to add to the constant model."""
+"""Variance that noise gives to the scores from which a fit has nothing to add to the constant model; for a target in
+[-1, 1], whose scores are smaller, in units of their typical variance."""
+UNSEEN_MOMENT_FRACTION = 0.35
+"""Of a second moment that is below the noise of its release, the fraction that the guard counts on: within stated
+ranges, which are wide, features have less than their even share (by measurement)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -296,42 +303,86 @@ class ConstantCenter:
     ----------
     start : the model, the unit score, mean curvature and uncertainty, as for a descent.
     moments : expected second moment of each coordinate of T' x.
+    scores : of the model.
+    above_noise : which second moments stand above the noise of their release; the others may be far smaller.
+    is_seen_feature : those among them that are not mostly the constant column's.
     """
 
     start: DescentStart
     moments: Floats
+    scores: Floats
+    above_noise: NDArray[np.bool_]
+    is_seen_feature: NDArray[np.bool_]
 
     @classmethod
     def build(
         cls, problem: Problem, counts: NoisyClassMeans, spectrum: Spectrum, basis: Floats
     ) -> ConstantCenter:
         """Return the constant model of these counts in the coordinates T."""
-        shares, noise = estimate_shares(counts.means, counts.noise_std, problem.n, prior_power(problem))
+        shares, noise = estimate_model_shares(problem, counts.means, counts.noise_std)
         constant = fit_constant(problem, shares)
-        unit = np.asarray(
-            np.linalg.solve(basis, constant_coefficients(problem, np.ones(1))[:, 0]), np.float64
+        column = constant_coefficients(problem, np.ones(problem.loss.score_dimension))[:, 0]
+        unit = np.asarray(np.linalg.solve(basis, column), np.float64)
+        start = DescentStart(
+            unit[:, None] * constant.scores,
+            unit,
+            constant.curvature_fraction,
+            score_uncertainty(problem, shares, noise),
+            constant.is_best,
         )
-        uncertainty = score_uncertainty(problem, shares, noise)
-        start = DescentStart(unit[:, None] * constant.scores, unit, constant.curvature_fraction, uncertainty)
         moments = spectrum.values ** (1 - 2 * WHITENING_POWER)
-        return cls(start=start, moments=problem.row_norm**2 * moments / moments.sum())
+        return cls(
+            start=start,
+            moments=problem.row_norm**2 * moments / moments.sum(),
+            scores=constant.scores,
+            above_noise=spectrum.above_noise,
+            is_seen_feature=spectrum.above_noise & (spectrum.vectors[-1] ** 2 < 0.5),
+        )
 
     @property
     def center(self) -> Floats:
-        """The constant model in q [p]."""
-        return np.asarray(self.start.center[:, 0])
+        """The constant model in q, flat [p K]."""
+        return np.asarray(self.start.center.ravel())
 
-    def noise(self, spec: WhitenedObjectiveSpec, problem: Problem) -> tuple[float, float]:
-        """Return the variance that noise alone gives to the scores, and the fraction that the ridge leaves of them.
+    def _curvature(self, problem: Problem) -> Floats:
+        """Return n times the mean curvature of the loss in each score at the constant model."""
+        curvatures = self.start.mean_curvature * problem.loss.step_curvature * np.ones(1)
+        if problem.loss.score_dimension > 1:
+            shares = softmax(self.scores)
+            curvatures = shares * (1 - shares)
+        return np.asarray(problem.n * curvatures)
 
-        In a coordinate of curvature h the minimiser is off by b / (h + Lambda), and Lambda shrinks it by h / (h +
-        Lambda); b has the variance (p + 1) density_scale^2 per coordinate.
+    def noise(
+        self, spec: WhitenedObjectiveSpec, problem: Problem, group: NDArray[np.bool_], moment_fraction: float
+    ) -> ScoreVariance:
+        """Return what noise alone does to the scores of a group of coordinates, with this fraction of their moments.
+
+        b has the variance (dimension + 1) density_scale^2. In a coordinate of curvature h the minimiser is off by b /
+        (h + Lambda), and Lambda shrinks it by h / (h + Lambda).
         """
-        h = problem.n * self.start.mean_curvature * problem.loss.step_curvature * self.moments
-        ridge = problem.n * spec.ridge
-        variances = (len(h) + 1) * spec.density_scale**2 / (h + ridge) ** 2
-        kept = float(self.moments @ (h / (h + ridge))) / float(self.moments.sum())
-        return float(self.moments @ variances), kept
+        curvature, moments = self._curvature(problem), self.moments[group]
+        weights = curvature / curvature.mean()
+        h, ridge = np.multiply.outer(moments, curvature), problem.n * spec.ridge
+        variances = (
+            weights * (problem.dimension + 1) * spec.density_scale**2 / (moment_fraction * h + ridge) ** 2
+        )
+        parts = moments[:, None] * variances
+        kept = float(moments @ (h / (h + ridge)) @ weights) / float(moments.sum() * weights.sum())
+        # of directions, and of |b|^2 for |b| ~ Gamma(dimension)
+        size, total = problem.dimension, float(parts.sum())
+        relative = 2 * float((parts**2).sum()) / total**2 + (4 * size + 6) / (size * (size + 1))
+        return ScoreVariance(weights, total, relative, kept)
+
+    def mean_noise(self, spec: WhitenedObjectiveSpec, problem: Problem) -> float:
+        """Return the variance that noise gives to the mean score.
+
+        Along its direction u it is |u|^2 Var b / (h + Lambda |u|^2)^2, with the curvature h of the score itself, which
+        no second moment has to tell.
+        """
+        square = float(self.start.unit @ self.start.unit)
+        variance = (problem.dimension + 1) * spec.density_scale**2
+        curvature = float(self._curvature(problem).mean())
+        return square * variance / (curvature + problem.n * spec.ridge * square) ** 2
 
     def is_all_to_learn(self, spec: WhitenedObjectiveSpec, problem: Problem) -> bool:
         """Return whether the rest of the budget is better spent on counting the classes again.
@@ -341,18 +392,33 @@ class ConstantCenter:
         """
         if spec.recount_density_scale is None:
             return False
-        variance, _ = self.noise(spec, problem)
+        group, fraction = (
+            (self.is_seen_feature, 1.0)
+            if self.is_seen_feature.any()
+            else (np.ones(len(self.moments), bool), UNSEEN_MOMENT_FRACTION)
+        )
+        variance = self.noise(spec, problem, group, fraction).total / problem.loss.score_dimension
+        variance *= len(group) / np.count_nonzero(group)
         is_doubtful = self.start.uncertainty**2 >= MIN_COUNT_DOUBT * variance / len(self.moments)
-        return variance > MAX_SCORE_NOISE and is_doubtful
+        is_scaled = problem.bounds.classes is None and not problem.loss.unclipped_loss.log_link
+        typical = TYPICAL_SCORES["affine" if is_scaled else "logistic"] ** 2
+        return bool(variance > MAX_SCORE_NOISE * typical and is_doubtful)
 
     def limit(self, deviation: Floats, spec: WhitenedObjectiveSpec, problem: Problem) -> Floats:
-        """Return the deviation, no longer than its James-Stein estimate (see `whitened.postprocessing`)."""
-        variance, kept = self.noise(spec, problem)
-        p = len(deviation)
-        relative_variance = 2 / p + (4 * p + 6) / (
-            p * (p + 1)
-        )  # of directions, and of |b|^2 for |b| ~ Gamma(p)
-        return shrink_to_constant(deviation, self.start, self.moments, variance, relative_variance, kept)
+        """Return the deviation [p K], no longer than its James-Stein estimate (see `whitened.postprocessing`).
+
+        Coordinates whose second moments stand above the noise are one group, the others another one.
+        """
+        groups = []
+        for group, fraction in ((self.above_noise, 1.0), (~self.above_noise, UNSEEN_MOMENT_FRACTION)):
+            if group.any():
+                groups.append((group, self.noise(spec, problem, group, fraction)))
+        total = self.noise(spec, problem, np.ones(len(self.moments), bool), 1.0).total
+        mean_variance = max(total / problem.dimension, self.mean_noise(spec, problem))
+        deviation = deviation.reshape(-1, problem.loss.score_dimension)
+        return np.asarray(
+            shrink_to_constant(deviation, self.start, self.moments, groups, mean_variance).ravel()
+        )
 
 
 def release_second_moment(spec: WhitenedObjectiveSpec, data: Dataset, draws: NoiseDraws) -> Floats:

@@ -153,7 +153,13 @@ class SmoothedHinge(Loss):
     slope_variance = "measured"
     interval_model = "(for the coefficients of least expected smoothed-hinge loss)"
     defaults = ModelDefaults(
-        model="svc", labels="two classes", coef_bound=4.0, averaged_fraction=2 / 3, counts_classes=True
+        model="svc",
+        labels="two classes",
+        coef_bound=4.0,
+        averaged_fraction=2 / 3,
+        counts_classes=True,
+        guards_constant=True,
+        whitens_purely=True,
     )
 
     def __post_init__(self) -> None:
@@ -222,6 +228,7 @@ class Softmax(MulticlassLoss):
         ridge_whitens=True,
         counts_classes=True,
         guards_constant=True,
+        whitens_purely=True,
     )
 
     def __post_init__(self) -> None:

@@ -219,6 +219,7 @@ class Poisson(Loss):
         counts_classes=True,
         guards_constant=True,
         counts_again=True,
+        whitens_purely=True,
     )
 
     def __post_init__(self) -> None:
