@@ -532,15 +532,15 @@ class QuadraticSums:
 
     @cached_property
     def _label_products(self) -> NDArray[Any]:
-        words = self._data.sum_over_blocks(_label_products, self.rule, whole=True)
-        return to_integers(words).astype(object)
+        products = self._data.sum_over_blocks(_label_products, self.rule, whole=True)
+        return to_integers(products).astype(object)
 
     def gradient(self, theta: Floats, transform: IntegerTransform) -> Dyadic:
         """B' sum clip(x't - y) x at theta [p, 1], each record of norm at most C bound where all rows are short."""
         whole_point, shift = self.rule.round_point(theta)
         exponent = self.rule.score_exponent(shift)
-        words = self._data.sum_over_blocks(_clipped_records, self.rule, whole_point, shift, whole=True)
-        correction = self.rule.join_clipped(to_integers(words).astype(object), exponent)
+        clipped = self._data.sum_over_blocks(_clipped_records, self.rule, whole_point, shift, whole=True)
+        correction = self.rule.join_clipped(to_integers(clipped).astype(object), exponent)
         total = _add_dyadic(
             (self._multiply_moment(whole_point), exponent),
             (-self._label_products, self.rule.label_exponent),
