@@ -33,6 +33,8 @@ from dplangevin.tables import as_column, as_matrix
 
 FloatArray = NDArray[np.float64]
 MIN_THREADED_BYTES = 128 << 20
+BLOCKS_PER_CLIP = 8
+"""Blocks whose long rows are clipped together."""
 CACHES = ("_quadratic", "_kernel", "residuals")
 """Attributes of a data set that follow from its records."""
 
@@ -420,20 +422,27 @@ class RecordClipper:
 
     def __init__(self, problem: Problem, grid: RowGrid | None) -> None:
         self._bounds, self._columns, self._width = problem.bounds, problem.n_features, problem.n_columns
-        self._grid, self.block_rows = grid, ROWS_PER_GROUP if grid is None else cached_rows(self._width)
-        self._buffer: NDArray[Any] | None = None
-        self._rounds_first = problem.bounds.bad_rows == "refuse"
+        self._grid, self._step = grid, ROWS_PER_GROUP if grid is None else cached_rows(self._width)
+        self.block_rows = self._step if grid is None else BLOCKS_PER_CLIP * self._step
+        self._buffer = np.empty((0, self._width))
+        self._rounds_first = grid is not None and problem.bounds.bad_rows == "refuse"
 
     def __call__(
         self, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None, out: NDArray[Any]
     ) -> tuple[FloatArray, FloatArray | None]:
         """Write at most block_rows rows to `out` [n, n_columns], and return the labels and weights."""
-        if self._grid is None or not self._rounds_first or features.dtype not in (np.float32, np.float64):
+        if not self._rounds_first or features.dtype not in (np.float32, np.float64):
             return self._clip(features, labels, weights, out)
+        assert self._grid is not None
         clipped_labels, clipped_weights = self._bounds.clip_labels(labels, weights)
-        if self._buffer is None:
-            self._buffer = np.empty((self.block_rows, self._width))
-        left = self._grid.snap_inner(features, self._bounds.data_norm, self._buffer, out)
+        if len(self._buffer) < min(self._step, len(features)):
+            self._buffer = np.empty((min(self._step, len(features)), self._width))
+        found = []
+        for start in range(0, len(features), self._step):
+            part = slice(start, start + self._step)
+            inner = self._grid.snap_inner(features[part], self._bounds.data_norm, self._buffer, out[part])
+            found.append(start + inner)
+        left = np.concatenate(found) if found else np.empty(0, np.intp)
         if len(left):
             rows = np.empty((len(left), self._width), out.dtype)
             self._clip(features[left], labels[left], None, rows)
@@ -444,16 +453,27 @@ class RecordClipper:
     def _clip(
         self, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None, out: NDArray[Any]
     ) -> tuple[FloatArray, FloatArray | None]:
+        clipped_labels = np.empty(len(features))
+        clipped_weights: FloatArray | None = None
         dtype = np.dtype(np.float32 if features.dtype == np.float32 else np.float64)
-        joint = out if self._grid is None and out.dtype == dtype else np.empty(out.shape, dtype)
-        joint[:, self._columns :] = 1.0
-        _, clipped_labels, clipped_weights = self._bounds.clip(
-            features, labels, weights, out=joint[:, : self._columns]
-        )
-        if self._grid is not None:
-            self._grid.snap_into(joint, out)
-        elif joint is not out:
-            out[...] = joint
+        direct = self._grid is None and out.dtype == dtype
+        for start in range(0, max(len(features), 1), self._step):
+            part = slice(start, start + self._step)
+            joint = out[part] if direct else np.empty(out[part].shape, dtype)
+            joint[:, self._columns :] = 1.0
+            _, clipped_labels[part], some = self._bounds.clip(
+                features[part],
+                labels[part],
+                None if weights is None else weights[part],
+                out=joint[:, : self._columns],
+            )
+            if some is not None:
+                clipped_weights = np.empty(len(features)) if clipped_weights is None else clipped_weights
+                clipped_weights[part] = some
+            if self._grid is not None:
+                self._grid.snap_into(joint, out[part])
+            elif not direct:
+                out[part] = joint
         return clipped_labels, clipped_weights
 
 
