@@ -437,12 +437,12 @@ class RecordClipper:
         clipped_labels, clipped_weights = self._bounds.clip_labels(labels, weights)
         if len(self._buffer) < min(self._step, len(features)):
             self._buffer = np.empty((min(self._step, len(features)), self._width))
-        found = []
+        parts = []
         for start in range(0, len(features), self._step):
             part = slice(start, start + self._step)
             inner = self._grid.snap_inner(features[part], self._bounds.data_norm, self._buffer, out[part])
-            found.append(start + inner)
-        left = np.concatenate(found) if found else np.empty(0, np.intp)
+            parts.append(start + inner)
+        left = np.concatenate(parts) if parts else np.empty(0, np.intp)
         if len(left):
             rows = np.empty((len(left), self._width), out.dtype)
             self._clip(features[left], labels[left], None, rows)

@@ -140,8 +140,8 @@ class ConstantModel(NamedTuple):
 
 def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
     """Return the constant model of these shares: the zero of the mean slope, which increases with the score."""
-    found = _last_constant(problem, tuple(shares.tolist()))
-    return found._replace(scores=found.scores.copy())
+    constant = _last_constant(problem, tuple(shares.tolist()))
+    return constant._replace(scores=constant.scores.copy())
 
 
 @lru_cache(maxsize=4)
