@@ -7,12 +7,12 @@ another one is an adapter of about a hundred lines (tests/unit/data/test_cluster
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data.dataset import ArrayDataset, Dataset
+from dplangevin.data.dataset import CACHES, ArrayDataset, Dataset
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.kernels import Block, CompiledKernel, Kernel, choose_kernel
 from dplangevin.errors import DplangevinError, InvalidParameter
@@ -75,9 +75,9 @@ class PartitionedDataset(Dataset):
         """Take partitions that are clipped to the bounds of the problem already."""
         self._engine, self._parts, self._problem = engine, list(parts), problem
         sizes = engine.fetch(engine.map_partitions(partition_size, parts, ()))
-        self._counts = np.array([rows for rows, _, _ in sizes], dtype=np.int64)
-        self.n_samples, self.n_bytes = int(self._counts.sum()), int(sum(size for _, size, _ in sizes))
-        self._n_features = int(sizes[0][2])
+        self._counts = np.array([size.rows for size in sizes], dtype=np.int64)
+        self.n_samples, self.n_bytes = int(self._counts.sum()), int(sum(size.n_bytes for size in sizes))
+        self._n_features, self.has_weights = int(sizes[0].features), any(size.has_weights for size in sizes)
 
     @property
     def problem(self) -> Problem:
@@ -127,10 +127,10 @@ class PartitionedDataset(Dataset):
 
     def with_scaled_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> PartitionedDataset:
         """Scale the weights on the workers, where they stay with their rows."""
-        return self._with_partitions(ArrayDataset.with_scaled_weights, task, *arguments)
+        return self._with_partitions(ArrayDataset.with_scaled_weights, task, *arguments, has_weights=True)
 
     def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> PartitionedDataset:
-        return self._with_partitions(ArrayDataset.with_weights, task, *arguments)
+        return self._with_partitions(ArrayDataset.with_weights, task, *arguments, has_weights=True)
 
     def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> PartitionedDataset:
         """Round the rows on the workers; a partition that is computed again is rounded again."""
@@ -140,18 +140,17 @@ class PartitionedDataset(Dataset):
         self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
     ) -> PartitionedDataset:
         """Transform the rows on the workers, where they stay."""
-        transformed = self._with_partitions(ArrayDataset.with_transformed_rows, task, *arguments)
-        transformed.within_bounds = False
-        return transformed
+        change = ArrayDataset.with_transformed_rows
+        return self._with_partitions(change, task, *arguments, has_weights=True, within_bounds=False)
 
-    def _with_partitions(self, change: Callable[..., Any], *arguments: Any) -> PartitionedDataset:
-        """Return the data set of the partitions change(partition, *arguments)."""
+    def _with_partitions(
+        self, change: Callable[..., Any], *arguments: Any, **attributes: Any
+    ) -> PartitionedDataset:
+        """Return the data set of the partitions change(partition, *arguments), with these attributes."""
         changed: PartitionedDataset = object.__new__(type(self))
-        attributes = {
-            name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")
-        }
+        kept = {name: value for name, value in vars(self).items() if name not in CACHES}
         parts = self._call(self._engine.map_partitions, change, self._parts, arguments)
-        changed.__dict__.update(attributes, _parts=parts)
+        changed.__dict__.update(kept, _parts=parts, **attributes)
         return changed
 
     def check_row_count(self, n_seen: int | None = None) -> None:
@@ -188,9 +187,18 @@ class PartitionedDataset(Dataset):
 # what workers run
 
 
-def partition_size(part: ArrayDataset) -> tuple[int, int, int]:
-    """Return the numbers of records, bytes and feature columns of a partition."""
-    return part.n_samples, part.n_bytes, part.n_features
+class PartitionSize(NamedTuple):
+    """Numbers of records, bytes and feature columns of a partition, and whether its records have weights."""
+
+    rows: int
+    n_bytes: int
+    features: int
+    has_weights: bool
+
+
+def partition_size(part: ArrayDataset) -> PartitionSize:
+    """Return the size of a partition."""
+    return PartitionSize(part.n_samples, part.n_bytes, part.n_features, part.has_weights)
 
 
 def add_counted(sums: Sequence[CountedSum]) -> CountedSum:

@@ -33,6 +33,10 @@ from dplangevin.tables import as_column, as_matrix
 
 FloatArray = NDArray[np.float64]
 MIN_THREADED_BYTES = 128 << 20
+BLOCKS_PER_CLIP = 8
+"""Blocks whose long rows are clipped together."""
+CACHES = ("_quadratic", "_kernel", "residuals")
+"""Attributes of a data set that follow from its records."""
 
 
 class Dataset(ABC):
@@ -53,6 +57,8 @@ class Dataset(ABC):
     """The grid that rows were rounded to while they were read; None where they were not."""
     has_weights: bool = True
     """Whether records may have weights other than 1: a public fact about how the data set was made."""
+    residuals: Any = None
+    """Residuals of a squared loss at an earlier point, which save work at the next one (`data.exact_sums`)."""
 
     @property
     @abstractmethod
@@ -341,7 +347,7 @@ class StoredDataset(Dataset):
     def _with_block_weights(
         self, block_weights: Callable[[Block], FloatArray], blocks: Iterator[Block]
     ) -> StoredDataset:
-        weights, start = self._allocate_weights(self.n_samples), 0
+        weights, start = self.allocate_numbers(self.n_samples), 0
         for block in blocks:
             part = slice(start, start + len(block.labels))
             weights[part] = block_weights(block)
@@ -356,7 +362,10 @@ class StoredDataset(Dataset):
             # rounded rows follow each other from the same first byte on
             rows = self._rows.reshape(-1).view(grid.dtype)[: self._rows.size].reshape(self._rows.shape)
             grid.snap_into(self._rows, rows)
-            self._rows = rows  # whoever still asks this data set meets rounded rows as well
+            self._rows, self.residuals = (
+                rows,
+                None,
+            )  # whoever still asks this data set meets rounded rows as well
         else:
             rows = self._allocate_rows(self._rows.shape, grid.dtype)
             grid.snap_into(self._rows, rows)
@@ -365,7 +374,7 @@ class StoredDataset(Dataset):
     def _copy_with(self, **arrays: Any) -> StoredDataset:
         """Return this data set with other arrays, without anything cached about the old ones."""
         twin: StoredDataset = object.__new__(type(self))
-        kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
+        kept = {name: value for name, value in vars(self).items() if name not in CACHES}
         twin.__dict__.update(kept, **arrays)
         return twin
 
@@ -389,8 +398,8 @@ class StoredDataset(Dataset):
         """Whether the rows are a copy in memory that this data set made."""
         return False
 
-    def _allocate_weights(self, size: int) -> FloatArray:
-        """Return an uninitialized array for the weights."""
+    def allocate_numbers(self, size: int) -> FloatArray:
+        """Return an uninitialized array of one number a record."""
         return np.empty(size)
 
     def _allocate_rows(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -402,6 +411,70 @@ class StoredDataset(Dataset):
         for name, value in state.items():
             is_array = isinstance(value, np.ndarray)
             self.__dict__[name] = np.require(value, requirements=["C", "A"]) if is_array else value
+
+
+class RecordClipper:
+    """Clips records to the bounds of a problem, and rounds their joint rows (x, 1) to a grid if there is one.
+
+    A row whose rounded entries show that it is surely within its bound needs no clip, which would leave it as it is:
+    most rows are read once, and the others are clipped first. What comes out is the same.
+    """
+
+    def __init__(self, problem: Problem, grid: RowGrid | None) -> None:
+        self._bounds, self._columns, self._width = problem.bounds, problem.n_features, problem.n_columns
+        self._grid, self._step = grid, ROWS_PER_GROUP if grid is None else cached_rows(self._width)
+        self.block_rows = self._step if grid is None else BLOCKS_PER_CLIP * self._step
+        self._buffer = np.empty((0, self._width))
+        self._rounds_first = grid is not None and problem.bounds.bad_rows == "refuse"
+
+    def __call__(
+        self, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None, out: NDArray[Any]
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Write at most block_rows rows to `out` [n, n_columns], and return the labels and weights."""
+        if not self._rounds_first or features.dtype not in (np.float32, np.float64):
+            return self._clip(features, labels, weights, out)
+        assert self._grid is not None
+        clipped_labels, clipped_weights = self._bounds.clip_labels(labels, weights)
+        if len(self._buffer) < min(self._step, len(features)):
+            self._buffer = np.empty((min(self._step, len(features)), self._width))
+        parts = []
+        for start in range(0, len(features), self._step):
+            part = slice(start, start + self._step)
+            inner = self._grid.snap_inner(features[part], self._bounds.data_norm, self._buffer, out[part])
+            parts.append(start + inner)
+        left = np.concatenate(parts) if parts else np.empty(0, np.intp)
+        if len(left):
+            rows = np.empty((len(left), self._width), out.dtype)
+            self._clip(features[left], labels[left], None, rows)
+            out[left] = rows
+            self._rounds_first = len(left) < len(features) // 4
+        return clipped_labels, clipped_weights
+
+    def _clip(
+        self, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None, out: NDArray[Any]
+    ) -> tuple[FloatArray, FloatArray | None]:
+        clipped_labels = np.empty(len(features))
+        clipped_weights: FloatArray | None = None
+        dtype = np.dtype(np.float32 if features.dtype == np.float32 else np.float64)
+        direct = self._grid is None and out.dtype == dtype
+        for start in range(0, max(len(features), 1), self._step):
+            part = slice(start, start + self._step)
+            joint = out[part] if direct else np.empty(out[part].shape, dtype)
+            joint[:, self._columns :] = 1.0
+            _, clipped_labels[part], some = self._bounds.clip(
+                features[part],
+                labels[part],
+                None if weights is None else weights[part],
+                out=joint[:, : self._columns],
+            )
+            if some is not None:
+                clipped_weights = np.empty(len(features)) if clipped_weights is None else clipped_weights
+                clipped_weights[part] = some
+            if self._grid is not None:
+                self._grid.snap_into(joint, out[part])
+            elif not direct:
+                out[part] = joint
+        return clipped_labels, clipped_weights
 
 
 @final
@@ -445,24 +518,16 @@ class ArrayDataset(StoredDataset):
             if values is not None and values.shape != (len(features),):
                 raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
         self._problem, self.grid = problem, grid
-        n, columns = len(features), problem.n_features
+        n = len(features)
         dtype = np.dtype(np.float32 if features.dtype == np.float32 else np.float64)
         rows = np.empty((n, problem.n_columns), dtype if grid is None else grid.dtype)
         unit = row_weights is None and problem.bounds.weight_bound >= 1
         self._store_arrays(rows, np.empty(n), None if unit else np.ones(n))
-        step = ROWS_PER_GROUP if grid is None else cached_rows(problem.n_columns)
-        clipped_rows = None if grid is None else np.ones((min(step, n), problem.n_columns), dtype)
-        for start in range(0, n, step):  # by blocks, so that no second copy of X is made
+        clip = RecordClipper(problem, grid)
+        for start in range(0, n, step := clip.block_rows):  # by blocks, so that no second copy of X is made
             part = slice(start, min(start + step, n))
-            clipped = rows[part] if clipped_rows is None else clipped_rows[: part.stop - start]
             part_weights = None if row_weights is None else row_weights[part]
-            _, self._labels[part], clipped_weights = problem.bounds.clip(
-                features[part], labels[part], part_weights, out=clipped[:, :columns]
-            )
-            if grid is None:
-                rows[part, columns:] = 1.0
-            else:
-                grid.snap_into(clipped, rows[part])
+            self._labels[part], clipped_weights = clip(features[part], labels[part], part_weights, rows[part])
             if self._weights is not None:
                 self._weights[part] = clipped_weights
 

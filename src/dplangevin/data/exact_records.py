@@ -132,10 +132,10 @@ def whole_slopes(slopes: Floats, slope_bound: float, limits: Floats | float) -> 
         if not inside.all():
             slopes[~inside] = 0.0
         return slopes
-    limits = np.broadcast_to(limits, len(slopes))
-    slopes *= np.maximum(limits - math.ceil(math.sqrt(slopes.shape[1]) / 2), 0.0)[:, None]
-    np.rint(slopes, out=slopes)
-    inside = np.einsum("ij,ij->i", slopes, slopes) <= limits * limits
+    by_class = slopes.T  # several scores are stored class by class
+    by_class *= np.maximum(limits - math.ceil(math.sqrt(slopes.shape[1]) / 2), 0.0)
+    np.rint(by_class, out=by_class)
+    inside = np.add.reduce(by_class * by_class, axis=0) <= limits * limits
     if not inside.all():
         slopes[~inside] = 0.0
     return slopes

@@ -11,7 +11,10 @@ parts of the data are added like any array, wherever the parts are. docs/theory/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,16 +31,21 @@ from dplangevin.data.exact_records import (
 )
 from dplangevin.data.integer_grids import (
     CACHE_BYTES,
+    EXACT_BITS,
     GROUP,
+    INWARD,
     Dyadic,
     IntegerTransform,
     RowGrid,
     Words,
     WordSum,
     carry,
+    join_limbs,
     piece_rows,
+    round_point,
     snap_point,
     to_integers,
+    to_limbs,
 )
 from dplangevin.problem.losses.base import SLOPE_KINDS, SlopeFormula
 
@@ -331,3 +339,219 @@ class ExactSums:
         """A gradient over this is a mean gradient in units of the bound R; noise in these units is multiplied by it."""
         bound = self.grid.max_norm if transform is None else transform.bound
         return n * self.grid.max_limit * bound / (slope_bound * weight_bound)
+
+
+# gradients of a squared loss from its moments: exact slopes, and a correction for the records that are clipped
+
+SCORE_BITS = 24
+"""Binary digits of a score below the last digit of a label; more are of no use."""
+CLIP_BITS = 32
+POINT_LIMB_BITS = 16
+MOMENT_LIMB_BITS = 20
+MIN_CLIP_SHARE = 0.25
+"""Clip over the largest label below which many records are expected to be clipped."""
+MAX_CANDIDATES = 0.25
+"""Share of the records that may be clipped from which on all residuals are computed anew."""
+UNSURE = 1 + 2.0**-20
+"""A distance in doubles times this is above the true one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuadraticRule:
+    """The public rule for the slope x't - y of a squared loss, clipped at C: slopes are rounded nowhere.
+
+    Labels are rounded to whole multiples of 2^label_exponent. A record whose residual in doubles is at most `inside`,
+    slightly below C, is not clipped, and others have the slope +- clip 2^clip_exponent, which is at most C.
+    """
+
+    grid: RowGrid
+    label_exponent: int
+    clip: int
+    clip_exponent: int
+    inside: float
+
+    @classmethod
+    def of(cls, data: Any, grid: RowGrid) -> QuadraticRule | None:
+        """The rule of a data set; None if its loss is not a square with a wide clip, or records may have weights."""
+        problem = data.problem
+        law, largest = problem.loss.slope_formula, max(map(abs, problem.bounds.label_range))
+        if data.has_weights or problem.bounds.weight_bound != 1 or law is None or law.kind != "affine":
+            return None
+        bound = float(law.high)
+        if law.scale != 1 or law.shift or law.low != -bound or problem.loss.slope_bound != bound:
+            return None
+        if not (2.0**-60 <= MIN_CLIP_SHARE * largest <= bound <= 2.0**60):
+            return None
+        exponent = math.frexp(bound)[1] - CLIP_BITS
+        return cls(
+            grid=grid,
+            label_exponent=math.frexp(largest)[1] - grid.slope_bits,
+            clip=math.floor(math.ldexp(bound, -exponent)),
+            clip_exponent=exponent,
+            inside=bound * INWARD,
+        )
+
+    def round_point(self, theta: Floats) -> tuple[Floats, int]:
+        """A point [p, 1] as (t, k), t 2^-k: scores have at most SCORE_BITS binary digits below those of labels."""
+        finest = math.frexp(self.grid.unit)[1] - 1 - self.label_exponent + SCORE_BITS
+        whole, shift = round_point(theta, self.grid, finest)
+        return whole[:, 0], int(shift[0])
+
+    def score_exponent(self, shift: int) -> int:
+        """Scores at a point t 2^-shift are whole multiples of 2 to this power."""
+        return math.frexp(self.grid.unit)[1] - 1 - shift
+
+    def round_labels(self, labels: Floats) -> Floats:
+        """Labels on their grid; one that is no number counts as 0."""
+        whole = np.rint(np.ldexp(labels, -self.label_exponent))
+        return np.ldexp(np.where(np.abs(whole) <= self.grid.max_limit, whole, 0.0), self.label_exponent)
+
+    def split_clipped(
+        self, scores: Floats, labels: Floats, score_exponent: int
+    ) -> tuple[NDArray[np.intp], Floats]:
+        """The k clipped records, and their scores, labels and signs in limbs of at most 2^slope_bits [k, limbs]."""
+        residuals = scores - labels
+        clipped = np.flatnonzero(~(np.abs(residuals) <= self.inside))
+        rest, limbs = np.ldexp(scores[clipped], -score_exponent).astype(np.int64), []
+        bits = self.grid.slope_bits
+        for _ in range(self.n_score_limbs - 1):
+            limbs.append((rest & ((1 << bits) - 1)).astype(np.float64))
+            rest >>= bits
+        limbs += [rest.astype(np.float64), np.ldexp(labels[clipped], -self.label_exponent)]
+        return clipped, np.stack([*limbs, np.sign(residuals[clipped])], axis=1)
+
+    @property
+    def n_score_limbs(self) -> int:
+        return -(-(EXACT_BITS + 2) // self.grid.slope_bits)
+
+    @property
+    def n_limbs(self) -> int:
+        return self.n_score_limbs + 2
+
+    def join_clipped(self, sums: NDArray[Any], score_exponent: int) -> Dyadic:
+        """sum (clipped slope - residual) x over clipped records, from sums of limbs times rows [p, limbs]."""
+        bits = self.grid.slope_bits
+        scores = sum(sums[:, j] << (bits * j) for j in range(self.n_score_limbs))
+        return _add_dyadic(
+            (-scores, score_exponent),
+            (sums[:, -2], self.label_exponent),
+            (sums[:, -1] * self.clip, self.clip_exponent),
+        )
+
+
+class Residuals(NamedTuple):
+    """Sizes of all residuals at a point."""
+
+    rule: QuadraticRule
+    point: Floats
+    sizes: Floats
+
+
+def _add_dyadic(*terms: tuple[Any, int]) -> Dyadic:
+    least = min(exponent for _, exponent in terms)
+    return Dyadic(sum(whole << (exponent - least) for whole, exponent in terms), np.asarray(least))
+
+
+def _label_products(data: Any, rule: QuadraticRule) -> Words:
+    """sum y x in whole numbers, words [2, p]."""
+    total, seen = WordSum((data.problem.n_columns,)), 0
+    per_unit = math.ldexp(1 / rule.grid.unit, -rule.label_exponent)
+    for block in data.pieces():
+        labels = rule.round_labels(block.labels)
+        for part, rows, _ in _pieces(block.rows, WIDE_CACHE_BYTES):
+            total.add((labels[part] @ rows) * per_unit)
+        seen += len(block.rows)
+    data.check_row_count(seen)
+    return total.words()
+
+
+def _clipped_records(data: Any, rule: QuadraticRule, whole_point: Floats, shift: int) -> Words:
+    """sum of limbs of clipped records times their rows, words [2, p, n_limbs].
+
+    Residuals at an earlier point s tell which records cannot be clipped at t, |x't - x's| <= |x| |t - s|: they are not
+    looked at. Where that leaves many, all residuals are computed anew. Either way the sum is the same.
+    """
+    point, columns, score_exponent = (
+        np.ldexp(whole_point, -shift),
+        len(whole_point),
+        rule.score_exponent(shift),
+    )
+    total, seen = WordSum((columns, rule.n_limbs)), 0
+    known = data.residuals if data.residuals is not None and data.residuals.rule == rule else None
+    if known is not None:
+        reach = float(np.linalg.norm(point - known.point)) * rule.grid.row_norm * UNSURE
+        may_be_clipped = ~(known.sizes * UNSURE <= rule.inside - reach)
+        if np.count_nonzero(may_be_clipped) > MAX_CANDIDATES * len(may_be_clipped):
+            known = None
+    sizes = data.allocate_numbers(data.n_samples) if known is None else known.sizes
+    for block in data.pieces():
+        here = slice(seen, seen + len(block.labels))
+        if known is None:
+            labels = rule.round_labels(block.labels)
+            for part, rows, _ in _pieces(block.rows, GRADIENT_CACHE_BYTES):
+                np.abs(rows @ point - labels[part], out=sizes[here][part])
+            candidates = np.flatnonzero(~(sizes[here] <= rule.inside))
+        else:
+            candidates = np.flatnonzero(may_be_clipped[here])
+        for start in range(0, len(candidates), step := piece_rows(columns)):
+            index = candidates[start : start + step]
+            rows = block.rows[index].astype(np.float64, copy=False)
+            labels = rule.round_labels(block.labels[index])
+            clipped, limbs = rule.split_clipped(rows @ point, labels, score_exponent)
+            total.add((rows[clipped].T @ limbs) / rule.grid.unit)
+        seen += len(block.labels)
+    data.check_row_count(seen)
+    if known is None:
+        data.residuals = Residuals(rule, point, sizes)
+    return total.words()
+
+
+class QuadraticSums:
+    """Gradient sums of a clipped squared loss from one pass for [X y]'X: X'X t - X'y and a correction.
+
+    The correction is for records whose slope is clipped. Every record adds clip(x't - y) x without rounding, and
+    |clip(x't - y)| <= C whichever way it is computed. For records of limit M, all of them.
+    """
+
+    def __init__(self, data: Any, rule: QuadraticRule) -> None:
+        self._data, self.rule = data, rule
+
+    @classmethod
+    def of(cls, data: Any, grid: RowGrid) -> QuadraticSums | None:
+        """The sums of data whose rows are on the grid; None where the public rule does not apply."""
+        rule = QuadraticRule.of(data, grid)
+        return None if rule is None else cls(data, rule)
+
+    @cached_property
+    def second_moment(self) -> Words:
+        return ExactSums(self._data, self.rule.grid).second_moment()
+
+    @cached_property
+    def _moment_limbs(self) -> list[Floats]:
+        return to_limbs(self.second_moment, MOMENT_LIMB_BITS)
+
+    @cached_property
+    def _label_products(self) -> NDArray[Any]:
+        products = self._data.sum_over_blocks(_label_products, self.rule, whole=True)
+        return to_integers(products).astype(object)
+
+    def gradient(self, theta: Floats, transform: IntegerTransform) -> Dyadic:
+        """B' sum clip(x't - y) x at theta [p, 1], each record of norm at most C bound where all rows are short."""
+        whole_point, shift = self.rule.round_point(theta)
+        exponent = self.rule.score_exponent(shift)
+        clipped = self._data.sum_over_blocks(_clipped_records, self.rule, whole_point, shift, whole=True)
+        correction = self.rule.join_clipped(to_integers(clipped).astype(object), exponent)
+        total = _add_dyadic(
+            (self._multiply_moment(whole_point), exponent),
+            (-self._label_products, self.rule.label_exponent),
+            (correction.whole, int(correction.exponents)),
+        )
+        turned = transform.apply_transpose_to_integers(total.whole[:, None])
+        return Dyadic(turned.whole, turned.exponents + total.exponents)
+
+    def _multiply_moment(self, whole_point: Floats) -> Any:
+        """X'X t in Python integers: limbs of 20 and 16 binary digits, so that sums of p <= 2^14 products are exact."""
+        high = np.trunc(whole_point * 2.0**-POINT_LIMB_BITS)
+        halves = np.stack([whole_point - high * 2.0**POINT_LIMB_BITS, high], axis=1)
+        products = [join_limbs(list((limb @ halves).T), POINT_LIMB_BITS) for limb in self._moment_limbs]
+        return sum(product << (MOMENT_LIMB_BITS * j) for j, product in enumerate(products))

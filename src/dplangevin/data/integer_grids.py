@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.constants import MAX_EXACT_COLUMNS
+from dplangevin.problem.constants import MAX_EXACT_COLUMNS, clip_slack
 
 Words = NDArray[np.int64]
 
@@ -83,6 +83,16 @@ def to_limbs(words: Words, bits: int) -> list[Floats]:
     return limbs or [np.zeros(high.shape)]
 
 
+def integers_to_limbs(whole: NDArray[Any], bits: int) -> list[Floats]:
+    """The same limbs of Python integers of any size."""
+    sign, rest = np.where(whole < 0, -1.0, 1.0), np.abs(whole)
+    mask, limbs = (1 << bits) - 1, []
+    while rest.any():
+        limbs.append(sign * (rest & mask).astype(np.float64))
+        rest = rest >> bits
+    return limbs or [np.zeros(whole.shape)]
+
+
 def split_limbs(limbs: list[Floats], bits: int) -> list[Floats]:
     """The same number in limbs of about `bits` binary digits again: below 2^(bits + 3) for limbs below 2^53."""
     digits: list[Floats] = []
@@ -112,6 +122,8 @@ GROUP = 1 << GROUP_BITS
 CACHE_BYTES = 1 << 19
 """Rows of one matrix product: with their coordinates they stay in the cache."""
 INWARD = 1 - 2.0**-30
+MAX_POINT_SHIFT = 400
+"""Largest k of points t 2^-k: no product underflows."""
 SURELY = 1 - 2.0**-8
 """Rows whose squared length is below this share of the squared bound are short by the exact rule."""
 BOUND_BITS = 32
@@ -187,6 +199,30 @@ class RowGrid:
                     whole[long] = self._drawn_in(part[long].astype(np.float64) / self.unit)
                 np.multiply(whole, self.unit, out=out[start : start + step], casting="same_kind")
 
+    def snap_inner(
+        self, features: NDArray[Any], bound: float, buffer: Floats, out: NDArray[Any]
+    ) -> NDArray[np.intp]:
+        """Write the joint rows (x, 1), rounded, to `out`; return which may be beyond `bound`, for which this is wrong.
+
+        The others satisfy |x| <= (1 - 2 slack) bound by the length of their rounded entries, |x| <= unit (|X| +
+        sqrt(p)), so that a clip would leave them as they are. buffer : as many rows in doubles as there are, or more.
+        """
+        whole, (n, columns) = buffer[: len(features)], features.shape
+        inner = whole[:, :columns]
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.multiply(features, 1.0 / self.unit, out=inner, dtype=np.float64)  # a power of two: no rounding
+            np.trunc(inner, out=inner)
+            whole[:, columns:] = np.trunc(1.0 / self.unit)
+            longest = (
+                bound / self.unit * (1 - 4 * clip_slack(columns, features.dtype)) - math.sqrt(columns) - 1.0
+            )
+            constant = float(whole[0, columns:] @ whole[0, columns:]) if n else 0.0
+            most = min(float(self.max_square), constant + max(longest, 0.0) ** 2)
+            left = np.flatnonzero(~(np.einsum("ij,ij->i", whole, whole) <= most))
+            out[...] = whole  # of at most 24 binary digits: single precision holds them
+            out *= out.dtype.type(self.unit)
+        return left
+
     def _drawn_in(self, whole: Floats) -> Floats:
         whole = np.trunc(whole * INWARD)
         whole[~(np.einsum("ij,ij->i", whole, whole) <= self.max_square)] = 0.0
@@ -204,12 +240,20 @@ def snap_point(theta: Floats, grid: RowGrid) -> Floats:
 
     Each column has its own exponent. What is not finite, which only a run that lost itself has, counts as zero.
     """
+    whole, shift = round_point(theta, grid)
+    return np.asarray(np.ldexp(whole, -shift))
+
+
+def round_point(
+    theta: Floats, grid: RowGrid, finest: int = MAX_POINT_SHIFT
+) -> tuple[Floats, NDArray[np.integer[Any]]]:
+    """The same point as whole numbers t [p, K] and exponents k [K], each at most `finest`: t 2^-k."""
     given = np.where(np.isfinite(theta) & (np.abs(theta) < 1e100), theta, 0.0)
     largest = np.abs(given).max(axis=0)
     _, top = np.frexp(np.where(largest == 0, 1.0, largest))
     _, more = np.frexp(np.sqrt((np.ldexp(given, -top) ** 2).sum(axis=0)))
-    shift = np.minimum(EXACT_BITS - grid.row_bits - (top + more), 400)  # no product underflows
-    return np.asarray(np.ldexp(np.rint(np.ldexp(given, shift)), -shift))
+    shift = np.minimum(EXACT_BITS - grid.row_bits - (top + more), finest)
+    return np.rint(np.ldexp(given, shift)), shift
 
 
 class IntegerTransform:
@@ -282,8 +326,15 @@ class IntegerTransform:
         if self.basis.size * words.shape[2] <= MAX_PYTHON_PRODUCTS:
             high, low = words.astype(object)
             return Dyadic(self._integers.T @ ((high << WORD_BITS) + low), self.exponents[:, None])
-        limbs = [self.basis.T @ limb for limb in to_limbs(words, self.limb_bits)]
-        return Dyadic(join_limbs(limbs, self.limb_bits), self.exponents[:, None])
+        return self._join_products(to_limbs(words, self.limb_bits))
+
+    def apply_transpose_to_integers(self, whole: NDArray[Any]) -> Dyadic:
+        """B' S of Python integers S [p, K] of any size, exactly."""
+        return self._join_products(integers_to_limbs(whole, self.limb_bits))
+
+    def _join_products(self, limbs: list[Floats]) -> Dyadic:
+        products = [self.basis.T @ limb for limb in limbs]
+        return Dyadic(join_limbs(products, self.limb_bits), self.exponents[:, None])
 
     @cached_property
     def _integers(self) -> NDArray[Any]:

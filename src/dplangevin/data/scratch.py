@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._progress import iterate_with_progress
-from dplangevin.data.dataset import StoredDataset, check_shape
+from dplangevin.data.dataset import RecordClipper, StoredDataset, check_shape
 from dplangevin.data.integer_grids import RowGrid
-from dplangevin.data.kernels import ROWS_PER_GROUP
 from dplangevin.data.sources import CHARGE_STANDS_MESSAGE, RecordBatch, RecordSource, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Problem
@@ -97,33 +96,24 @@ class ScratchDataset(StoredDataset):
 
     def _write_batch(self, records: RecordBatch, encode: Encode | None, first: int, file: IO[bytes]) -> None:
         """Clip a batch of records and write it from row `first` on."""
-        problem = self._problem
+        problem, clip = self._problem, RecordClipper(self._problem, self.grid)
         targets = as_column(records.targets, "targets")
         labels = targets.numbers() if encode is None else encode(targets)
         batch_weights = row_weights(encode, labels, records.weights)
-        for start in range(0, len(labels), ROWS_PER_GROUP):
-            part = slice(start, start + ROWS_PER_GROUP)
+        for start in range(0, len(labels), step := clip.block_rows):
+            part = slice(start, start + step)
             weights = None if batch_weights is None else batch_weights[part]
+            rows = np.empty((len(labels[part]), problem.n_columns), self._dtype)
             try:
-                clipped = problem.bounds.clip(records.features[part], labels[part], weights)
+                clipped_labels, clipped_weights = clip(records.features[part], labels[part], weights, rows)
             except InvalidParameter as error:
                 raise InvalidParameter(f"{error} {CHARGE_STANDS_MESSAGE}") from None
-            rows = np.ones((len(clipped[1]), problem.n_columns), clipped[0].dtype)
-            rows[:, : problem.n_features] = clipped[0]
-            rows = self._round_rows(rows)
             row = first + start
-            for i, array in enumerate((rows, clipped[1], clipped[2])):
+            for i, array in enumerate((rows, clipped_labels, clipped_weights)):
                 if array is not None:
                     width = array.itemsize * (array.shape[1] if array.ndim == 2 else 1)
                     file.seek(self._starts[i] + row * width)
                     file.write(np.ascontiguousarray(array).data)
-
-    def _round_rows(self, rows: NDArray[Any]) -> NDArray[Any]:
-        if self.grid is None:
-            return rows.astype(self._dtype, copy=False)
-        rounded = np.empty(rows.shape, self._dtype)
-        self.grid.snap_into(rows, rounded)
-        return rounded
 
     def _read_ahead(self, start: int, stop: int) -> None:
         """Ask the system to read these rows while the previous ones are summed."""
@@ -133,7 +123,7 @@ class ScratchDataset(StoredDataset):
             first = start * width // mmap.PAGESIZE * mmap.PAGESIZE
             file.madvise(mmap.MADV_WILLNEED, first, stop * width - first)
 
-    def _allocate_weights(self, size: int) -> NDArray[np.float64]:
+    def allocate_numbers(self, size: int) -> NDArray[np.float64]:
         """Return an array in a scratch file of its own, like the rows."""
         return self._map_file("weights", (size,), np.dtype(np.float64))
 

@@ -8,6 +8,7 @@ share).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -184,7 +185,14 @@ class ConstantModel(NamedTuple):
 
 def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
     """Return the constant model of these shares: the zero of the mean slope, which increases with the score."""
-    loss = problem.loss
+    constant = _last_constant(problem, tuple(shares.tolist()))
+    return constant._replace(scores=constant.scores.copy())
+
+
+@lru_cache(maxsize=4)
+def _last_constant(problem: Problem, values: tuple[float, ...]) -> ConstantModel:
+    """Return the same for shares as numbers; a run asks for it before and after its second moments."""
+    loss, shares = problem.loss, np.array(values)
     if loss.score_dimension > 1:
         logs = np.log(shares)
         return ConstantModel(logs - logs.mean(), 1.0)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_records import limit_rows, lower_limits
-from dplangevin.data.exact_sums import COMPILED_MODULE, ExactSums
+from dplangevin.data.exact_sums import COMPILED_MODULE, ExactSums, QuadraticSums
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
 from dplangevin.data.kernels import MIN_WIDE_COLUMNS, CompiledKernel
 from dplangevin.errors import InvalidParameter
@@ -83,6 +83,7 @@ def release_gradient(
     divisor: int,
     transform: IntegerTransform | None = None,
     batch: NDArray[np.integer[Any]] | None = None,
+    quadratic: QuadraticSums | None = None,
     source: ByteSource = os.urandom,
 ) -> Floats:
     """Release the sum of gradients at theta [p, K] over the divisor, in units of the bound R, from an exact sum.
@@ -92,9 +93,13 @@ def release_gradient(
     limits of `limit_records` as weights.
 
     batch : increasing row numbers; None for all records.
+    quadratic : moments of the same records, which give gradients of a squared loss where all limits are M.
     """
     problem, sums = data.problem, ExactSums(data, grid)
     loss = problem.loss
+    if quadratic is not None and batch is None and transform is not None and has_full_limits(data, transform):
+        exact, scale = quadratic.gradient(theta, transform), divisor * transform.bound
+        return add_rounded_gaussian_noise(exact.whole, exact.exponents, noise_std * scale, source) / scale
     compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
     compiled = compiled and _repays_import(data.n_bytes)
     slopes = loss.slopes_in_place if loss.slope_formula is None else loss.slope_formula

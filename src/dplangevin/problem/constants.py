@@ -90,22 +90,29 @@ class DataBounds:
         """
         if self.bad_rows == "zero":
             X, y, weights = _zero_bad_rows(X, y, weights)
-        features, labels = _as_numeric_array("X", X, 2), _as_numeric_array("y", y, 1)
-        clipped_weights = None
+        features = _as_numeric_array("X", X, 2)
+        clipped_labels, clipped_weights = self.clip_labels(y, weights)
+        if len(features) != len(clipped_labels):
+            raise InvalidParameter(_LENGTHS_DIFFER)
+        rows = np.empty(features.shape, features.dtype) if out is None else out
+        _clip_rows(features, self.data_norm, rows)
+        return rows, clipped_labels, clipped_weights
+
+    def clip_labels(
+        self, y: ArrayLike, weights: ArrayLike | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return the targets and weights of `clip`, for records that are finite or refused."""
+        labels, clipped_weights = _as_numeric_array("y", y, 1), None
         if weights is not None:
             clipped_weights = np.clip(_as_numeric_array("weights", weights, 1), 0.0, self.weight_bound)
         elif self.weight_bound < 1:  # an unstated weight is 1
             clipped_weights = np.full(len(labels), self.weight_bound)
-        if len(features) != len(labels) or (
-            clipped_weights is not None and len(clipped_weights) != len(labels)
-        ):
-            raise InvalidParameter("X, y and weights must have one entry per record; their lengths differ.")
-        rows = np.empty(features.shape, features.dtype) if out is None else out
-        _clip_rows(features, self.data_norm, rows)
+        if clipped_weights is not None and len(clipped_weights) != len(labels):
+            raise InvalidParameter(_LENGTHS_DIFFER)
         if self.classes is None:
-            return rows, np.clip(labels, *self.label_range), clipped_weights
+            return np.clip(labels, *self.label_range), clipped_weights
         is_class = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
-        return rows, np.where(is_class, labels, 0.0), clipped_weights
+        return np.where(is_class, labels, 0.0), clipped_weights
 
 
 def _check_interval(target: Any) -> tuple[float, float]:
@@ -173,14 +180,21 @@ def _check_finite(name: str, array: NDArray[Any]) -> None:
         raise InvalidParameter(f"{name} has missing or infinite entries; replace them by a public constant.")
 
 
+_LENGTHS_DIFFER = "X, y and weights must have one entry per record; their lengths differ."
+
+
+def clip_slack(columns: int, dtype: np.dtype[Any]) -> float:
+    """More than the relative error of a computed norm plus that of storing a row: longer rows are clipped."""
+    return (columns + 8) * 2.0**-52 + (2.0**-22 if dtype == np.float32 else 0.0)
+
+
 def _clip_rows(rows: NDArray[Any], bound: float, out: NDArray[Any]) -> None:
     """Write the rows, scaled to norm at most `bound`, to `out`.
 
-    Dividing by the largest entry first avoids overflow and underflow. rounding_slack exceeds the relative error of a
-    computed norm plus that of storing the result, so rows between (1 - slack) bound and bound are treated as outside
-    and mapped to (1 - 2 slack) bound: exact and idempotent.
+    Dividing by the largest entry first avoids overflow and underflow. Rows between (1 - slack) bound and bound are
+    treated as outside and mapped to (1 - 2 slack) bound: exact and idempotent.
     """
-    rounding_slack = (rows.shape[1] + 8) * 2.0**-52 + (2.0**-22 if rows.dtype == np.float32 else 0.0)
+    rounding_slack = clip_slack(rows.shape[1], rows.dtype)
     out[...] = rows
     with np.errstate(over="ignore"):
         wide = np.ascontiguousarray(rows, np.float64)  # the same rounding whatever the memory layout

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin.data import ArrayDataset
+from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset, exact_sums
 from dplangevin.data.cluster import CountedSum, PartitionedDataset, add_counted, sum_partitions
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.mechanism import run_plan
@@ -83,8 +83,13 @@ def records(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] + rng.standard_normal(N) > 0).astype(float)
 
 
-def partitioned(engine: ToyEngine, problem: Problem, cuts: Sequence[int]) -> PartitionedDataset:
-    X, y = records()
+def partitioned(
+    engine: ToyEngine,
+    problem: Problem,
+    cuts: Sequence[int],
+    table: tuple[np.ndarray, np.ndarray] | None = None,
+) -> PartitionedDataset:
+    X, y = records() if table is None else table
     handles = []
     for rows, labels in zip(np.split(X, cuts), np.split(y, cuts), strict=True):
         part = replace(problem, n=max(len(rows), 1), adjacency="add-remove")
@@ -110,6 +115,37 @@ def test_a_default_fit_is_that_of_arrays_wherever_partitions_are(
     for seed in (0, 1):
         engine = ToyEngine(n_workers, seed)
         found = run_plan(plan, partitioned(engine, plan.problem, cuts), 3)
+        np.testing.assert_array_equal(found.value, expected.value)
+
+
+def test_a_ridge_regression_from_moments_is_the_same_wherever_its_records_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Partitions, a file and blocks of it remember other residuals, and give the same release."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((N, P))
+    X /= np.linalg.norm(X, axis=1).max()
+    y = X @ np.linspace(-1, 1, P) + 0.1 * rng.standard_normal(N)
+    plan = plan_fit(
+        model="ridge", n=N, n_features=P, epsilon=20.0, delta=1e-6, adjacency="add-remove", data_norm=1.0,
+        target_bounds=(-1, 1), fit_intercept=True,
+    ).plan  # fmt: skip
+    n_looks, look = [0], exact_sums._clipped_records
+
+    def count(*arguments: Any) -> np.ndarray:
+        n_looks[0] += 1
+        return look(*arguments)
+
+    monkeypatch.setattr(exact_sums, "_clipped_records", count)
+    expected = run_plan(plan, ArrayDataset(X, y, plan.problem), 3)
+    assert n_looks[0] == expected.n_steps
+    np.testing.assert_array_equal(
+        run_plan(plan, ScratchDataset(ArraySource(X, y), plan.problem), 3).value, expected.value
+    )
+    assert n_looks[0] == 2 * expected.n_steps
+    monkeypatch.undo()
+    for cuts in ((1000,), (1, 700, 701, 2999)):
+        found = run_plan(plan, partitioned(ToyEngine(3), plan.problem, cuts, (X, y)), 3)
         np.testing.assert_array_equal(found.value, expected.value)
 
 

@@ -24,6 +24,8 @@ from dplangevin.data import (
 from dplangevin.data.exact_records import bound_lengths, decide_tie, limit_rows, shorten_rows, whole_slopes
 from dplangevin.data.exact_sums import (
     ExactSums,
+    QuadraticRule,
+    QuadraticSums,
     RecordBlock,
     sum_gradients,
     sum_gradients_compiled,
@@ -42,7 +44,8 @@ from dplangevin.data.integer_grids import (
     to_limbs,
 )
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem import DataBounds, Logistic, Problem
+from dplangevin.problem import DataBounds, Logistic, Loss, Problem
+from dplangevin.problem.losses import Clipped, Squared
 from dplangevin.problem.losses.base import SlopeFormula
 
 
@@ -787,3 +790,164 @@ def test_small_and_large_sums_are_transformed_alike(
 def test_squares_of_columns_are_those_of_python_integers() -> None:
     whole = np.random.default_rng(4).integers(0, 1 << 40, (200, 9))
     assert _column_squares(whole) == [sum(int(v) ** 2 for v in column) for column in whole.T]
+
+
+# gradients of squared losses from moments
+
+
+def regression(clip: float, row_bits: int, n: int = 300, p: int = 5) -> tuple[ArrayDataset, IntegerTransform]:
+    """Records with targets within [-2, 2], and coordinates in which all rows are short."""
+    rng = np.random.default_rng(61)
+    X, _ = table(n, p, 62)
+    problem = Problem(
+        loss=Clipped(Squared(), clip),
+        bounds=DataBounds(data_norm=1.0, target=(-2, 2)),
+        n=n,
+        n_features=p,
+        adjacency="add-remove",
+    )
+    grid = RowGrid(row_norm=problem.row_norm, row_bits=row_bits)
+    data = ArrayDataset(X, 0.35 * rng.standard_normal(n), problem, grid=grid)
+    return data, IntegerTransform(basis(problem.n_columns, 63), 600.0, grid)
+
+
+def record_shares(data: ArrayDataset, rule: QuadraticRule, theta: np.ndarray) -> list[list[Fraction]]:
+    """clip(x't - y) x of each record in fractions, x in units, and t, y and the clip as the rule rounds them."""
+    whole, shift = rule.round_point(theta)
+    point = [Fraction(int(t)) / Fraction(2) ** shift for t in whole]
+    top = rule.clip * Fraction(2) ** rule.clip_exponent
+    shares = []
+    for row, label in zip(data._rows.tolist(), rule.round_labels(data._labels).tolist(), strict=True):
+        residual = sum((Fraction(x) * t for x, t in zip(row, point, strict=True)), -Fraction(label))
+        slope = residual if abs(residual) <= Fraction(rule.inside) else math.copysign(1, residual) * top
+        shares.append([Fraction(slope) * Fraction(x) / Fraction(rule.grid.unit) for x in row])
+    return shares
+
+
+@pytest.mark.parametrize("row_bits", [20, 24])
+@pytest.mark.parametrize("clip", [0.6, 1.0, 2.5])
+def test_gradients_from_moments_are_sums_of_clipped_residuals_in_fractions(
+    clip: float, row_bits: int
+) -> None:
+    data, transform = regression(clip, row_bits)
+    sums = QuadraticSums.of(data, transform.grid)
+    assert sums is not None
+    columns = data.problem.n_columns
+    matrix, screened = transform.basis.astype(np.int64).astype(object), 0
+    # equal and near points use the residuals of the point before, far ones look at all records again
+    for length in (0.0, 1e-9, 0.5, 0.5001, 0.51, 3.0, 1e7):
+        theta, known = length * np.linspace(-1, 2, columns)[:, None], data.residuals
+        gradient = sums.gradient(theta, transform)
+        screened += data.residuals is known
+        shares = record_shares(data, sums.rule, theta)
+        total = [sum(share[j] for share in shares) for j in range(columns)]
+        for j in range(columns):
+            wanted = sum(int(matrix[i, j]) * total[i] for i in range(columns)) * Fraction(2) ** int(
+                transform.exponents[j]
+            )
+            assert (
+                Fraction(int(gradient.whole[j, 0])) * Fraction(2) ** int(gradient.exponents[j, 0]) == wanted
+            )
+    assert screened >= 1
+
+
+def test_a_record_adds_at_most_the_clip_times_the_bound() -> None:
+    """In fractions, and the bound is attained; residuals that are let through above the clip exceed it."""
+    data, transform = regression(1.0, 20)
+    rule = QuadraticRule.of(data, transform.grid)
+    assert rule is not None
+    theta = 1.5 * np.linspace(-1, 2, data.problem.n_columns)[:, None]
+    matrix = transform.real.tolist()
+
+    def largest(shares: list[list[Fraction]]) -> float:
+        lengths = []
+        for share in shares:
+            u = [
+                sum(v * Fraction(b[j]) for v, b in zip(share, matrix, strict=True))
+                for j in range(len(matrix))
+            ]
+            lengths.append(math.sqrt(sum(v * v for v in u)))
+        return max(lengths)
+
+    longest = max(math.sqrt(v) for v in squared_lengths(data._rows.astype(float), transform))
+    assert longest <= transform.bound
+    assert 0.5 * longest < largest(record_shares(data, rule, theta)) <= longest
+    loose = QuadraticRule(
+        grid=rule.grid,
+        label_exponent=rule.label_exponent,
+        clip=rule.clip,
+        clip_exponent=rule.clip_exponent,
+        inside=9.0,
+    )
+    assert largest(record_shares(data, loose, theta)) > 1.5 * longest
+
+
+def test_residuals_of_an_earlier_point_tell_no_record_wrongly() -> None:
+    """A screen that forgets how far the point moved leaves out records that are clipped there."""
+    data, transform = regression(0.6, 20)
+    rule = QuadraticRule.of(data, transform.grid)
+    assert rule is not None
+    start = np.zeros((data.problem.n_columns, 1))
+    rng, kept = np.random.default_rng(64), []
+    for step in (0.001, 0.01, 0.03):
+        whole, shift = rule.round_point(start)
+        exact._clipped_records(data, rule, whole, shift)
+        assert data.residuals is not None
+        known = data.residuals
+        whole, shift = rule.round_point(start + step * rng.standard_normal(start.shape))
+        screened = exact._clipped_records(data, rule, whole, shift)
+        assert data.residuals is known
+        data.residuals = known._replace(point=np.ldexp(whole, -shift))  # as if it had not moved
+        broken = exact._clipped_records(data, rule, whole, shift)
+        data.residuals = None
+        assert np.array_equal(screened, exact._clipped_records(data, rule, whole, shift))
+        kept.append(np.array_equal(broken, screened))
+        data.residuals = None
+    assert not all(kept)
+
+
+def test_moments_are_used_by_a_public_rule() -> None:
+    data, transform = regression(1.0, 20)
+    grid, problem = transform.grid, data.problem
+
+    def applies(loss: Loss, weights: Any = None, weight_bound: float = 1.0) -> bool:
+        bounds = DataBounds(data_norm=1.0, target=(-2, 2), weight_bound=weight_bound)
+        other = Problem(loss=loss, bounds=bounds, n=300, n_features=5, adjacency="add-remove")
+        rows = np.zeros((300, problem.n_features))
+        return (
+            QuadraticSums.of(ArrayDataset(rows, np.zeros(300), other, weights, grid=grid), grid) is not None
+        )
+
+    assert applies(Clipped(Squared(), 1.0))
+    assert applies(Clipped(Squared(), 0.5))
+    assert not applies(Clipped(Squared(), 0.4))  # many records would be clipped
+    assert not applies(Clipped(Squared(), 1.0), np.ones(300))
+    assert not applies(Clipped(Squared(), 1.0), None, 2.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("norm", [1e-3, 1.0, 7.3, 3e7])
+def test_rows_that_are_rounded_before_they_are_clipped_are_those_clipped_first(
+    dtype: type, norm: float
+) -> None:
+    rng, p, n = np.random.default_rng(65), 6, 4000
+    X = rng.standard_normal((n, p))
+    lengths = norm * np.concatenate(
+        [np.full(500, 1.0), 1 + rng.uniform(-4e-6, 4e-6, 500), rng.uniform(0, 1.1, n - 1000)]
+    )
+    X = (X * (lengths / np.linalg.norm(X, axis=1))[:, None]).astype(dtype)
+    X[rng.permutation(n)[:9]] = [[0.0] * p, [1e-300] * p, [1e30] * p] * 3
+    X = X[rng.permutation(n)]
+    problem = Problem(
+        loss=Logistic(),
+        bounds=DataBounds(data_norm=norm, classes=2),
+        n=n,
+        n_features=p,
+        adjacency="add-remove",
+    )
+    grid, y = RowGrid(row_norm=problem.row_norm), np.zeros(n)
+    expected = ArrayDataset(X, y, problem).with_rounded_rows(grid)
+    assert np.array_equal(ArrayDataset(X, y, problem, grid=grid)._rows, expected._rows)
+    X[77, 3] = np.nan
+    with pytest.raises(InvalidParameter, match="missing or infinite"):
+        ArrayDataset(X, y, problem, grid=grid)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from dplangevin._arrays import Floats
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
@@ -64,6 +63,8 @@ def estimate_moments(noisy: Floats, noise_std: float) -> MomentEstimate:
         block = slice(start, start + EIGENVALUES_PER_BLOCK)
         gaps = eigenvalues[block, None] - eigenvalues
         shifts[block] = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps != 0).sum(axis=1)
+    from scipy.optimize import isotonic_regression  # slow to import, and a plan asks for the spec alone
+
     values = isotonic_regression(eigenvalues - noise_std**2 * shifts).x
     return MomentEstimate(np.maximum(values, edge / (2 * size)), vectors, eigenvalues > edge, edge)
 

@@ -11,7 +11,7 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin._progress import iterate_with_progress
 from dplangevin.data.dataset import Dataset
-from dplangevin.data.exact_sums import ExactSums
+from dplangevin.data.exact_sums import ExactSums, QuadraticSums
 from dplangevin.data.integer_grids import Dyadic, RowGrid, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.constant_model import (
@@ -127,10 +127,13 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         grid = row_grid(spec, data.problem) if spec.secure else None
         if grid is not None:
             data = data.with_rounded_rows(grid, in_place=inputs.owns_data)
+        quadratic = None if grid is None else QuadraticSums.of(data, grid)
         if run_state is None or (position := run_state.load_position()) is None:
             counts = release_counts(spec, data, draws, spec.count_noise_std)
             spec = limit_row_norm(spec, data.problem, counts)
-            state = initial_state(spec, data.problem, release_second_moments(spec, data, draws), counts)
+            state = initial_state(
+                spec, data.problem, release_second_moments(spec, data, draws, quadratic), counts
+            )
         else:
             if inputs.repeats_noise:
                 run_state.restore_generator(draws.rng)
@@ -138,7 +141,7 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             spec = limit_row_norm(spec, data.problem, state.counts)
         geometry = whitening_geometry(spec, state.moments, grid)
         start = descent_start(data.problem, geometry, state)
-        coefficients = run_descent(spec, data, geometry, state, draws, run_state, start)
+        coefficients = run_descent(spec, data, geometry, state, draws, run_state, start, quadratic)
         unit, basis, etas = (
             data.problem.row_norm,
             geometry.transform.basis,
@@ -265,13 +268,15 @@ def row_grid(spec: WhitenedSpec, problem: Problem) -> RowGrid:
     return public_row_grid(problem, row_bits=24 if edge < MIN_EDGE_OF_COARSE_ROWS else 20)
 
 
-def release_second_moments(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws) -> Floats:
+def release_second_moments(
+    spec: WhitenedSpec, data: Dataset, draws: NoiseDraws, quadratic: QuadraticSums | None = None
+) -> Floats:
     """Release the noisy second moments, [releases, p, p]; the second is taken in the coordinates of the first.
 
-    The rows of an exact run must be on their grid.
+    The rows of an exact run must be on their grid. `quadratic` has its exact second moment for later use.
     """
     if spec.secure:
-        return _release_exact_moments(spec, data, row_grid(spec, data.problem), draws.source)
+        return _release_exact_moments(spec, data, row_grid(spec, data.problem), draws.source, quadratic)
     rng = draws.rng
     exact = data.sum_over_blocks(second_moment_sum) / data.problem.n
     moments = add_symmetric_noise(spec, exact, rng)[None]
@@ -281,10 +286,13 @@ def release_second_moments(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws)
     return moments
 
 
-def _release_exact_moments(spec: WhitenedSpec, data: Dataset, grid: RowGrid, source: ByteSource) -> Floats:
+def _release_exact_moments(
+    spec: WhitenedSpec, data: Dataset, grid: RowGrid, source: ByteSource, quadratic: QuadraticSums | None
+) -> Floats:
     """Release the same moments from exact sums, to which a record adds a matrix of norm at most scale / n."""
     sums, n = ExactSums(data, grid), data.problem.n
-    exact, scale = sums.second_moment(), sums.moment_scale(n)
+    exact = sums.second_moment() if quadratic is None else quadratic.second_moment
+    scale = sums.moment_scale(n)
     first = Dyadic(to_integers(exact), np.asarray(0))
     moments = _add_exact_noise(first, spec.moment_noise_std, scale, source)[None]
     if spec.n_moment_releases == 2:
@@ -376,6 +384,7 @@ def run_descent(
     draws: NoiseDraws,
     run_state: RunState | None = None,
     start: DescentStart | None = None,
+    quadratic: QuadraticSums | None = None,
 ) -> Floats:
     """Run the remaining steps and return q [p, K]: the mean of the tail, shrunk if the spec asks for it.
 
@@ -386,13 +395,15 @@ def run_descent(
     if has_recounted(spec, state):
         return _recounted_answer(spec, data.problem, geometry, state).center
     weighted = _weight_rows(data, geometry)
+    if quadratic is None and geometry.integer_transform is not None:
+        quadratic = QuadraticSums.of(data, geometry.integer_transform.grid)
     for last in (spec.n_approach_steps, None):
         etas = step_sizes(spec, geometry, state.n_steps, start.step_curvature)[:, None]
         path = spec.descent_path(state.n_steps)
         for _ in iterate_with_progress(
             range(state.step, state.n_steps if last is None else last), "whitened descent"
         ):
-            _take_step(spec, weighted, geometry, state, start, path, etas, draws)
+            _take_step(spec, weighted, geometry, state, start, path, etas, draws, quadratic)
             if state.step == last:
                 if _counts_again(spec, geometry, state, start, etas[:, 0]):
                     return recount(spec, data, geometry, state, draws, run_state)
@@ -629,6 +640,7 @@ def _take_step(
     path: DescentPath,
     etas: Floats,
     draws: NoiseDraws,
+    quadratic: QuadraticSums | None,
 ) -> None:
     """Take one accelerated step with a noisy gradient, and add its iterate to the means of the windows."""
     problem, basis, bound, t = data.problem, geometry.transform.basis, geometry.transform.bound, state.step
@@ -643,6 +655,7 @@ def _take_step(
             noise_std,
             divisor=problem.n,
             transform=transform,
+            quadratic=quadratic,
             source=draws.source,
         )
     else:
