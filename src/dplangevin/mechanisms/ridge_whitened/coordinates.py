@@ -21,11 +21,18 @@ from dplangevin.mechanisms.whitened.whitening import WhiteningTransform
 
 FLOOR = 0.25
 """The floor under eigenvalues, in units of the edge of the noise."""
-MAX_FURTHER_EDGE = 2.0
-"""Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget."""
+MAX_FURTHER_EDGE, MAX_FURTHER_EDGE_IN_NOISE = 2.0, 1.0
+"""Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget: where
+time limits the descent, and where noise does."""
+MIN_UNEVENNESS = 0.6
+"""Unevenness of the first moment from which a further one is worth its budget even where noise limits the steps: then
+much of the rows' variation is below the floor, and pays for its visibility."""
 MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.09, 0.19
 """The noise that a step may give to a score, for an even spectrum and for one with all of the second moment in few
 directions: a steep spectrum leaves more to be learned late. Without a release it is their mean."""
+VISIBLE_EDGE, HIDDEN_POWER = 20.0, 0.25
+"""The edge of a single release, in mean eigenvalues, beyond which that noise is less, and by which power: where most
+directions are hidden, steps that go on mostly learn noise."""
 REDUCTION_IN_WHITE_ROWS = 0.6
 """By how much of itself this noise is less where all directions are white: then little is left for more time."""
 EIGENVALUES_PER_BLOCK = 256
@@ -81,6 +88,7 @@ class RidgeCoordinates:
     integer_transform : the same in integers, for rows on a grid; else None.
     n_releases : how many second moments they are made of.
     unevenness : of the second moments that the first of them shows, from 0 (even, or hidden by noise) to 1.
+    edge : of the noise of the first of them, in mean eigenvalues.
     """
 
     n_columns: int
@@ -90,6 +98,7 @@ class RidgeCoordinates:
     integer_transform: IntegerTransform | None = None
     n_releases: int = 0
     unevenness: float = 0.5
+    edge: float = 0.0
 
     @property
     def bound(self) -> float:
@@ -101,6 +110,8 @@ class RidgeCoordinates:
         """Standard deviation of the noise that a step may give to a score."""
         white = self.effective_dimension / self.n_columns
         spread = MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * self.unevenness
+        if self.n_releases == 1 and self.edge > VISIBLE_EDGE:
+            spread *= (VISIBLE_EDGE / self.edge) ** HIDDEN_POWER
         return spread * (1 - REDUCTION_IN_WHITE_ROWS * white)
 
     def refine(self, noisy: Floats, noise_std: float, grid: RowGrid | None) -> RidgeCoordinates:
@@ -118,6 +129,7 @@ class RidgeCoordinates:
             above_noise=estimate.above_noise.astype(float),
             n_releases=self.n_releases + 1,
             unevenness=self.unevenness if self.n_releases else measure_unevenness(estimate.values),
+            edge=self.edge if self.n_releases else estimate.edge * self.n_columns / estimate.values.sum(),
         )
         return refined if grid is None else refined._round_to_integers(grid)
 
@@ -129,10 +141,15 @@ class RidgeCoordinates:
         transform = WhiteningTransform(rounded.real, rounded.unit_bound)
         return replace(self, transform=transform, integer_transform=rounded)
 
-    def are_refinable(self, further_noise_std: float) -> bool:
-        """Return whether a further moment, with this noise in units of R^2, would show what the floor still hides."""
-        edge = further_noise_std * math.sqrt(2 * self.n_columns)
-        return self.effective_dimension * edge <= MAX_FURTHER_EDGE
+    def are_refinable(self, further_noise_std: float, *, is_limited_by_time: bool) -> bool:
+        """Return whether a further moment, with this noise in units of R^2, would show what the floor still hides.
+
+        Where noise limits the descent, it has to show more, and the first moment that few directions have most of it.
+        """
+        edge = self.effective_dimension * further_noise_std * math.sqrt(2 * self.n_columns)
+        if is_limited_by_time:
+            return edge <= MAX_FURTHER_EDGE
+        return self.unevenness >= MIN_UNEVENNESS and edge <= MAX_FURTHER_EDGE_IN_NOISE
 
 
 def measure_unevenness(moments: Floats) -> float:

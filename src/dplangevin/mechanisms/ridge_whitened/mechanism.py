@@ -104,16 +104,15 @@ def release_coordinates(
 
 
 def wants_moment(spec: RidgeWhitenedSpec, coordinates: RidgeCoordinates) -> bool:
-    """Return whether another moment is released: the first always, a further one where time limits the descent.
+    """Return whether another moment is released: the first always, a further one where it would show more.
 
     It is a function of public numbers and of what was released.
     """
     n_releases = coordinates.n_releases
     if not n_releases or n_releases >= spec.max_moment_releases:
         return n_releases < spec.max_moment_releases
-    return plan_descent(spec, coordinates).is_limited_by_time and coordinates.are_refinable(
-        spec.further_noise_std
-    )
+    is_limited_by_time = plan_descent(spec, coordinates).is_limited_by_time
+    return coordinates.are_refinable(spec.further_noise_std, is_limited_by_time=is_limited_by_time)
 
 
 def plan_descent(spec: RidgeWhitenedSpec, coordinates: RidgeCoordinates) -> PlannedDescent:
