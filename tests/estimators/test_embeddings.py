@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from sklearn.metrics import top_k_accuracy_score
 
 from dplangevin import DPLogisticRegression, Ledger, load_model, save_model

@@ -21,12 +21,8 @@ from dplangevin.mechanisms.whitened.whitening import WhiteningTransform
 
 FLOOR = 0.25
 """The floor under eigenvalues, in units of the edge of the noise."""
-MAX_FURTHER_EDGE, MAX_FURTHER_EDGE_IN_NOISE = 2.0, 1.0
-"""Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget: where
-time limits the descent, and where noise does."""
-MIN_UNEVENNESS = 0.6
-"""Unevenness of the first moment from which a further one is worth its budget even where noise limits the steps: then
-much of the rows' variation is below the floor, and pays for its visibility."""
+MAX_FURTHER_EDGE = 2.0
+"""Largest edge of the noise of a further moment, in coordinates whose floor is 1, at which it is worth its budget."""
 MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.09, 0.19
 """The noise that a step may give to a score, for an even spectrum and for one with all of the second moment in few
 directions: a steep spectrum leaves more to be learned late. Without a release it is their mean."""
@@ -141,15 +137,10 @@ class RidgeCoordinates:
         transform = WhiteningTransform(rounded.real, rounded.unit_bound)
         return replace(self, transform=transform, integer_transform=rounded)
 
-    def are_refinable(self, further_noise_std: float, *, is_limited_by_time: bool) -> bool:
-        """Return whether a further moment, with this noise in units of R^2, would show what the floor still hides.
-
-        Where noise limits the descent, it has to show more, and the first moment that few directions have most of it.
-        """
-        edge = self.effective_dimension * further_noise_std * math.sqrt(2 * self.n_columns)
-        if is_limited_by_time:
-            return edge <= MAX_FURTHER_EDGE
-        return self.unevenness >= MIN_UNEVENNESS and edge <= MAX_FURTHER_EDGE_IN_NOISE
+    def are_refinable(self, further_noise_std: float) -> bool:
+        """Return whether a further moment, with this noise in units of R^2, would show what the floor still hides."""
+        edge = further_noise_std * math.sqrt(2 * self.n_columns)
+        return self.effective_dimension * edge <= MAX_FURTHER_EDGE
 
 
 def measure_unevenness(moments: Floats) -> float:

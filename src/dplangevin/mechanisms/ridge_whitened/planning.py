@@ -125,9 +125,10 @@ def _explain_plan(
 ) -> tuple[str, ...]:
     signal_to_noise = request.effective_n(pure=False) / request.n_columns
     further = spec.further_fraction * rest
+    edge = spec.moment_noise_std * math.sqrt(2 * request.n_columns)
     moments = (
         f"{first:.0%} of the privacy budget (in mu^2) is spent on the feature second-moment matrix, whose noise has "
-        f"the edge {spec.moment_noise_std * math.sqrt(2 * request.n_columns):.2g} of the squared row norm: coordinates are white above a quarter of it; up "
+        f"the edge {edge:.2g} of the squared row norm: coordinates are white above a quarter of it; up "
         f"to {spec.max_moment_releases - 1} further moments in these coordinates, {further:.0%} each, follow where "
         "what was released shows that they are worth it"
         if first
