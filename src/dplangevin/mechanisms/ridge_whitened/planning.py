@@ -92,7 +92,7 @@ def first_fraction(request: Request) -> float:
     n_classes = request.dimension / request.n_columns
     if n_classes <= CLASSES_OF_FULL_FRACTION or request.n_columns * edge * MAX_MEAN_OVER_EDGE < 1:
         return MOMENT_BUDGET_FRACTION
-    less = (CLASSES_OF_FULL_FRACTION / n_classes) ** CLASSES_POWER
+    less = math.pow(CLASSES_OF_FULL_FRACTION / n_classes, CLASSES_POWER)
     return MOMENT_BUDGET_FRACTION * max(less, LEAST_OF_FRACTION)
 
 
