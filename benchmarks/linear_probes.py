@@ -1,9 +1,9 @@
 """Linear probes on wide rows: default fits against full-batch DP gradient descent that is tuned on the test set.
 
 Usage: python benchmarks/linear_probes.py cells [--columns 256,768] [--classes 10,100] [--seeds 3] [--tables 9100]
-       python benchmarks/linear_probes.py kinds [--only imbalanced,heavy] [--seeds 3] [--tables 9100]
+       python benchmarks/linear_probes.py kinds [--only heavy,blocks] [--classes 10] [--seeds 3] [--tables 9100]
        python benchmarks/linear_probes.py public [--columns 256] [--public-rows 1000] [--seeds 2] [--tables 9100]
-       python benchmarks/linear_probes.py cliff [--seeds 4]
+       python benchmarks/linear_probes.py cliff --columns 250,262,1000 [--seeds 4]
        python benchmarks/linear_probes.py images [--features raw,convolutions,scattering:3] [--seeds 2]
        python benchmarks/linear_probes.py cost [--seeds 5]
 
@@ -12,8 +12,9 @@ delta = 1e-6, replace-one. DP gradient descent has momentum .9, slopes clipped t
 (steps, rate) by its accuracy ON THE TEST SET: all 16 with the first noise, the best three with every noise.
 kinds: the same, for tables unlike those: other spectra, classes of unequal frequency, rows off the origin, heavy tails.
 public: default fits of rows as they are and in the coordinates of a public sample of the same distribution.
-cliff: correlated logistic tables of 250 and 262 features. images: Fashion-MNIST (Debian's dataset-fashion-mnist), at
-delta = 1e-5, add-remove, and digits. cost: seconds and memory beside scikit-learn. One line of JSON per result.
+cliff: correlated logistic tables with these numbers of features. images: Fashion-MNIST (the Debian package
+dataset-fashion-mnist) at delta = 1e-5, add-remove, and digits. cost: seconds and memory beside scikit-learn. One line
+of JSON per result.
 """
 
 from __future__ import annotations
@@ -98,13 +99,14 @@ KINDS = (
 )  # fmt: skip
 
 
-def embed_kind(kind: str, seed: int) -> Split:
-    """Return 20,000 unit rows of 256 columns and 10 classes, amplitudes k^-1/2 but for one property.
+def embed_kind(kind: str, seed: int, classes: int = 10) -> Split:
+    """Return unit rows of 256 columns, amplitudes k^-1/2 but for one property; 20,000, or 30,000 of 100 classes.
 
     even: equal amplitudes; stepped: 1 for 24 columns and .15 for the others; imbalanced: frequencies as 1 / k;
     off-centre: all rows moved by the same vector of half their norm; heavy: noise of a row times a Student t of 3
     degrees of freedom; unaligned: means have equal amplitudes. The separation is the same in units of the noise.
     """
+    rows, separation = (20_000, 0.2) if classes == 10 else (30_000, 0.3)
     rng = np.random.default_rng(seed)
     k = np.arange(256)
     amplitudes = {
@@ -115,10 +117,10 @@ def embed_kind(kind: str, seed: int) -> Split:
         "blocks": np.ones(256),
     }.get(kind, (k + 1) ** -0.5)
     spread = 4 * amplitudes / np.linalg.norm(amplitudes)
-    means = rng.standard_normal((10, 256)) * (1.0 if kind == "unaligned" else spread / 4)
-    means *= 0.2 * math.sqrt(256) / np.linalg.norm(means / spread, axis=1, keepdims=True)
-    shares = 1 / np.arange(1, 11) if kind == "imbalanced" else np.ones(10)
-    y = rng.choice(10, 20_000 + N_TEST, p=shares / shares.sum())
+    means = rng.standard_normal((classes, 256)) * (1.0 if kind == "unaligned" else spread / 4)
+    means *= separation * math.sqrt(256) / np.linalg.norm(means / spread, axis=1, keepdims=True)
+    shares = 1 / np.arange(1, classes + 1) if kind == "imbalanced" else np.ones(classes)
+    y = rng.choice(classes, rows + N_TEST, p=shares / shares.sum())
     X = rng.standard_normal((len(y), 256)) * spread
     if kind == "heavy":
         X *= np.abs(rng.standard_t(3, (len(y), 1)))
@@ -129,16 +131,16 @@ def embed_kind(kind: str, seed: int) -> Split:
     if kind == "off-centre":
         X += 2 * rng.standard_normal(256) / 16
     X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
-    return Split(X[:20_000], y[:20_000], X[20_000:], y[20_000:], 10)
+    return Split(X[:rows], y[:rows], X[rows:], y[rows:], classes)
 
 
-def run_kinds(kinds: list[str], seeds: int, first: int) -> None:
+def run_kinds(kinds: list[str], classes: int, seeds: int, with_peer: bool, first: int) -> None:
     """Measure tables of these kinds, beside the class shares, models without privacy, and tuned descent."""
     from sklearn.linear_model import LogisticRegression
 
     for kind in kinds:
-        split = embed_kind(kind, first + 50 + KINDS.index(kind))
-        counts = np.bincount(split.y, minlength=10)
+        split = embed_kind(kind, first + 50 + KINDS.index(kind), classes)
+        counts = np.bincount(split.y, minlength=classes)
         plain = LogisticRegression(C=1e3, fit_intercept=False, max_iter=300).fit(split.X, split.y)
         shares = np.log(counts / counts.sum())
         report(
@@ -152,17 +154,18 @@ def run_kinds(kinds: list[str], seeds: int, first: int) -> None:
         )
         for epsilon in (0.5, 1.0, 4.0):
             fits = [fit_default(split, epsilon, seed) for seed in range(seeds)]
-            peer = tune_descent(split, cv.gdp_mu(epsilon, DELTA), 2.0, seeds)
             report(
                 part="kinds",
                 kind=kind,
+                classes=classes,
                 epsilon=epsilon,
                 default=[round(fit[0], 2) for fit in fits],
                 loss=round(float(np.mean([log_loss(split, fit[2].coef_.T) for fit in fits])), 3),
                 steps=fits[0][2].n_iter_,
-                tuned=peer["accuracy"],
-                pair=peer["pair"],
             )
+            if with_peer:
+                peer = tune_descent(split, cv.gdp_mu(epsilon, DELTA), 2.0, seeds)
+                report(part="kinds", kind=kind, classes=classes, epsilon=epsilon, what="tuned", **peer)
 
 
 def log_loss(split: Split, coefficients: Any) -> float:
@@ -275,15 +278,22 @@ def whiten_publicly(sample: Singles) -> Any:
 
 def run_public(columns: list[int], classes: list[int], n_public: int, seeds: int, first: int) -> None:
     """Measure the same tables with rows as they are and in public coordinates."""
+    from sklearn.decomposition import PCA
+
     for number, cell in enumerate(CELLS):
         if cell.columns not in columns or cell.classes not in classes:
             continue
         split = embed(cell._replace(rows=cell.rows + n_public), first + 70 + number)
         transform = whiten_publicly(split.X[:n_public])
+        components = PCA(whiten=True).fit(split.X[:n_public])
         split = split._replace(X=split.X[n_public:], y=split.y[n_public:])
         tables = {
             "rows": split,
             "public": split._replace(X=transform(split.X), X_test=transform(split.X_test)),
+            "public, no floor": split._replace(
+                X=features.to_unit_rows(components.transform(split.X)),
+                X_test=features.to_unit_rows(components.transform(split.X_test)),
+            ),
         }
         for epsilon in (1.0, 4.0):
             for name, table in tables.items():
@@ -314,29 +324,28 @@ def correlated(kind: str, p: int, seed: int) -> tuple[Any, Any]:
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1), y
 
 
-def run_cliff(seeds: int) -> None:
-    """Measure the excess log-loss of default fits with 250 and with 262 features."""
+def run_cliff(columns: list[int], seeds: int) -> None:
+    """Measure the excess log-loss of default fits with these numbers of features."""
     from sklearn.linear_model import LogisticRegression
 
     for kind in ("neighbours", "decaying"):
-        for epsilon in (1.0, 2.0, 4.0):
-            for p in (250, 262):
-                excesses = []
-                for seed in range(seeds):
-                    X, y = correlated(kind, p, FRESH + seed)
-                    models = [
-                        LogisticRegression(C=1e4, max_iter=200),
-                        DPLogisticRegression(
-                            epsilon=epsilon, delta=DELTA, data_norm=1.0, classes=[0, 1], random_state=seed
-                        ),
-                    ]
-                    losses = []
-                    for model in models:
-                        model.fit(X, y)
-                        scores = X @ model.coef_.ravel() + model.intercept_
-                        losses.append(float(np.mean(np.logaddexp(0, scores) - y * scores)))
-                    excesses.append(round(losses[1] - losses[0], 5))
-                report(part="cliff", kind=kind, epsilon=epsilon, features=p, excess=excesses)
+        for p in columns:
+            excesses: dict[float, list[float]] = {1.0: [], 2.0: [], 4.0: []}
+            for seed in range(seeds):
+                X, y = correlated(kind, p, FRESH + seed)
+                least = binary_loss(LogisticRegression(C=1e4, max_iter=200).fit(X, y), X, y)
+                for epsilon, found in excesses.items():
+                    model = DPLogisticRegression(
+                        epsilon=epsilon, delta=DELTA, data_norm=1.0, classes=[0, 1], random_state=seed
+                    )
+                    found.append(round(binary_loss(model.fit(X, y), X, y) - least, 5))
+            report(part="cliff", kind=kind, features=p, excess=excesses)
+
+
+def binary_loss(model: Any, X: Any, y: Any) -> float:
+    """Return the mean log-loss of a model of two classes on these rows."""
+    scores = X @ model.coef_.ravel() + model.intercept_
+    return float(np.mean(np.logaddexp(0, scores) - y * scores))
 
 
 def run_images(names: list[str], seeds: int) -> None:
@@ -413,9 +422,10 @@ def main() -> None:
         columns, classes = ([int(v) for v in text.split(",")] for text in (options.columns, options.classes))
         run_public(columns, classes, options.public_rows, options.seeds, options.tables)
     elif options.part == "kinds":
-        run_kinds(options.only.split(","), options.seeds, options.tables)
+        for number in map(int, options.classes.split(",")):
+            run_kinds(options.only.split(","), number, options.seeds, not options.no_peer, options.tables)
     elif options.part == "cliff":
-        run_cliff(options.seeds)
+        run_cliff([int(v) for v in options.columns.split(",")], options.seeds)
     elif options.part == "images":
         run_images(options.features.split(","), options.seeds)
     else:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import top_k_accuracy_score
 
-from dplangevin import DPLogisticRegression, load_model, save_model
+from dplangevin import DPLogisticRegression, Ledger, load_model, save_model
 from dplangevin.errors import InvalidParameter
+from dplangevin.report import write_report
 from dplangevin.tables import TableFiles
 
 pa = pytest.importorskip("pyarrow")
@@ -64,6 +66,47 @@ def test_every_home_of_embeddings_gives_the_same_model(tmp_path: Path) -> None:
         assert model.classes_.tolist() == NAMES
     save_model(expected, tmp_path / "probe.json")
     assert np.array_equal(load_model(tmp_path / "probe.json").predict(X), expected.predict(X))
+
+
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_tensors_of_libraries_give_the_same_model(library: str) -> None:
+    module = pytest.importorskip(library, reason=f"{library} is not installed")
+    X, y = make_embeddings()
+    tensor = module.tensor(X) if library == "torch" else module.asarray(X)
+    expected, model = make_probe().fit(X, y), make_probe().fit(tensor, y)
+    assert np.array_equal(model.coef_, expected.coef_)
+    assert np.array_equal(model.predict(tensor), expected.predict(X))
+
+
+def test_the_best_classes_are_found_by_their_names() -> None:
+    X, y = make_embeddings()
+    model = make_probe().fit(X, y)
+    scores = model.predict_proba(X)
+    best = np.argsort(-scores, axis=1)[:, :2]
+    found = [name in model.classes_[row] for name, row in zip(y, best, strict=True)]
+    assert top_k_accuracy_score(y, scores, k=2, labels=model.classes_) == np.mean(found)
+    assert np.mean(found) > np.mean(model.predict(X) == y)
+
+
+def test_a_probe_is_charged_protects_people_and_is_reported(tmp_path: Path) -> None:
+    """The same file and seed: two rows of each person cost what the fit without people does at half the noise."""
+    X, y = make_embeddings()
+    people = np.arange(N) // 2
+    path = str(write_lists(tmp_path / "rows.parquet", X, y, who=people))
+    ledger = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").declare(
+        "probes", epsilon=16, delta=1e-5, max_rows_per_person=2
+    )
+    by_person = {"person": "who", "max_rows_per_person": 2, "n_public": N, "bad_rows": "zero"}
+    model = make_probe(ledger=ledger, **by_person).fit(path, "kind")
+    spec = model.plan_.plan.spec
+    assert spec.mechanism == "ridge-whitened-gd"
+    assert model.privacy_.epsilon() <= 8.0
+    assert len(ledger.history()) == 1
+    noise = make_probe().fit(X, y).plan_.plan.spec.noise_std
+    assert spec.noise_std == pytest.approx(2 * noise, rel=0.2)
+    text = write_report(model, tmp_path / "report.md").read_text()
+    assert "ridge-whitened" in text
+    assert "ridge-whitened-composition" in text
 
 
 def test_lists_of_a_fixed_size_are_columns(tmp_path: Path) -> None:

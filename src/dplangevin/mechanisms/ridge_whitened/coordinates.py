@@ -25,6 +25,9 @@ MAX_FURTHER_EDGE = 2.0
 MIN_SCORE_NOISE, MAX_SCORE_NOISE = 0.09, 0.19
 """The noise that a step may give to a score, for an even spectrum and for one with all of the second moment in few
 directions: a steep spectrum leaves more to be learned late. Without a release it is their mean."""
+VISIBLE_EDGE, HIDDEN_POWER = 20.0, 0.25
+"""The edge of a single release, in mean eigenvalues, beyond which that noise is less, and by which power: where most
+directions are hidden, steps that go on mostly learn noise."""
 REDUCTION_IN_WHITE_ROWS = 0.6
 """By how much of itself this noise is less where all directions are white: then little is left for more time."""
 EIGENVALUES_PER_BLOCK = 256
@@ -82,6 +85,7 @@ class RidgeCoordinates:
     integer_transform : the same in integers, for rows on a grid; else None.
     n_releases : how many second moments they are made of.
     unevenness : of the second moments that the first of them shows, from 0 (even, or hidden by noise) to 1.
+    edge : of the noise of the first of them, in mean eigenvalues.
     """
 
     n_columns: int
@@ -91,6 +95,7 @@ class RidgeCoordinates:
     integer_transform: IntegerTransform | None = None
     n_releases: int = 0
     unevenness: float = 0.5
+    edge: float = 0.0
 
     @property
     def bound(self) -> float:
@@ -102,6 +107,8 @@ class RidgeCoordinates:
         """Standard deviation of the noise that a step may give to a score."""
         white = self.effective_dimension / self.n_columns
         spread = MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * self.unevenness
+        if self.n_releases == 1 and self.edge > VISIBLE_EDGE:
+            spread *= (VISIBLE_EDGE / self.edge) ** HIDDEN_POWER
         return spread * (1 - REDUCTION_IN_WHITE_ROWS * white)
 
     def refine(self, noisy: Floats, noise_std: float, grid: RowGrid | None) -> RidgeCoordinates:
@@ -119,6 +126,7 @@ class RidgeCoordinates:
             above_noise=estimate.above_noise.astype(float),
             n_releases=self.n_releases + 1,
             unevenness=self.unevenness if self.n_releases else measure_unevenness(estimate.values),
+            edge=self.edge if self.n_releases else estimate.edge * self.n_columns / estimate.values.sum(),
         )
         return refined if grid is None else refined._round_to_integers(grid)
 

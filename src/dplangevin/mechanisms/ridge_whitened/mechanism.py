@@ -25,6 +25,8 @@ from dplangevin.mechanisms.whitened.whitening import row_weights, second_moment_
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.sampling.exact_noise import add_symmetric_gaussian_noise
 
+FEW_SCORES = 10
+"""Scores beyond which a larger cap of steps is not taken into account when further moments are decided."""
 MIN_FLOOR_OF_COARSE_ROWS = 1e-11
 """Smallest floor, in squared row norms, at which rows are rounded to 20 instead of 24 binary digits: truncation of the
 former adds about 3e-13 to a second moment."""
@@ -95,24 +97,24 @@ def release_coordinates(
 ) -> RidgeCoordinates:
     """Release second moments, each in the coordinates of those before it, while they show more than they cost."""
     coordinates = RidgeCoordinates(n_columns=data.problem.n_columns)
-    while wants_moment(spec, coordinates):
+    while wants_moment(spec, coordinates, data.problem.loss.score_dimension):
         noise_std = spec.further_noise_std if coordinates.n_releases else spec.moment_noise_std
         noisy = release_moment(data, coordinates, grid, noise_std, draws)
         coordinates = coordinates.refine(noisy, noise_std, grid)
     return coordinates
 
 
-def wants_moment(spec: RidgeWhitenedSpec, coordinates: RidgeCoordinates) -> bool:
+def wants_moment(spec: RidgeWhitenedSpec, coordinates: RidgeCoordinates, n_scores: int) -> bool:
     """Return whether another moment is released: the first always, a further one where time limits the descent.
 
-    It is a function of public numbers and of what was released.
+    The cap of steps grows with the number of scores, and what a moment is worth does not, so that the cap of few scores
+    decides. It is a function of public numbers and of what was released.
     """
     n_releases = coordinates.n_releases
     if not n_releases or n_releases >= spec.max_moment_releases:
         return n_releases < spec.max_moment_releases
-    return plan_descent(spec, coordinates).is_limited_by_time and coordinates.are_refinable(
-        spec.further_noise_std
-    )
+    excess = plan_descent(spec, coordinates).excess * max(n_scores / FEW_SCORES, 1.0)
+    return excess > 1 and coordinates.are_refinable(spec.further_noise_std)
 
 
 def plan_descent(spec: RidgeWhitenedSpec, coordinates: RidgeCoordinates) -> PlannedDescent:

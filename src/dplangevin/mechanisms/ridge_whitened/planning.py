@@ -26,6 +26,9 @@ STEP_CAP_PER_CLASS = 0.5
 of what is stable, since the curvatures of a record's clipped slopes add up to at most twice the clip over K classes."""
 SOFTMAX_CLIP = 0.125
 """Norm to which slopes of several scores are clipped."""
+MAX_MEAN_OVER_EDGE, CLASSES_OF_FULL_FRACTION, CLASSES_POWER, LEAST_OF_FRACTION = 0.5, 10, 0.3, 0.5
+"""Beyond so many classes, and where the mean eigenvalue is at most so much of the edge, the first moment gets less of
+the budget, by this power of the number of classes: noise in the steps costs more accuracy then."""
 FRACTION_MARGIN = 1e-6
 """By how much a further moment costs less than its fraction: more than any rounding."""
 COUNT_BUDGET_FRACTION = 0.02
@@ -47,7 +50,7 @@ def plan_ridge_whitened_gd(request: Request) -> FitPlan:
     """Plan a second moment with a tenth of the budget, and let what it shows decide on further ones and on steps."""
     counted = COUNT_BUDGET_FRACTION if request.defaults.counts_classes and request.has_constant else 0.0
     effective_n = request.effective_n(pure=False)
-    first = 0.0 if first_edge(request) >= MAX_EDGE else (1 - counted) * MOMENT_BUDGET_FRACTION
+    first = (1 - counted) * first_fraction(request)
     rest = 1 - counted - first
     is_multiclass = request.dimension > request.n_columns
     defaults = request.defaults
@@ -81,8 +84,20 @@ def plan_ridge_whitened_gd(request: Request) -> FitPlan:
     )
 
 
+def first_fraction(request: Request) -> float:
+    """Return the fraction of the budget (in mu^2) for the first moment; 0 where it could not show anything."""
+    edge = first_edge(request)
+    if edge >= MAX_EDGE:
+        return 0.0
+    n_classes = request.dimension / request.n_columns
+    if n_classes <= CLASSES_OF_FULL_FRACTION or request.n_columns * edge * MAX_MEAN_OVER_EDGE < 1:
+        return MOMENT_BUDGET_FRACTION
+    less = math.pow(CLASSES_OF_FULL_FRACTION / n_classes, CLASSES_POWER)
+    return MOMENT_BUDGET_FRACTION * max(less, LEAST_OF_FRACTION)
+
+
 def first_edge(request: Request) -> float:
-    """Return the edge of the noise of the first moment, in squared row norms."""
+    """Return the edge of the noise of a first moment that has its full fraction, in squared row norms."""
     sensitivity = math.sqrt(0.5) if request.adjacency == "replace-one" else 1.0
     noise_std = sensitivity / (request.effective_n(pure=False) * math.sqrt(MOMENT_BUDGET_FRACTION))
     return noise_std * math.sqrt(2 * request.n_columns)
@@ -110,9 +125,10 @@ def _explain_plan(
 ) -> tuple[str, ...]:
     signal_to_noise = request.effective_n(pure=False) / request.n_columns
     further = spec.further_fraction * rest
+    edge = spec.moment_noise_std * math.sqrt(2 * request.n_columns)
     moments = (
         f"{first:.0%} of the privacy budget (in mu^2) is spent on the feature second-moment matrix, whose noise has "
-        f"the edge {first_edge(request):.2g} of the squared row norm: coordinates are white above a quarter of it; up "
+        f"the edge {edge:.2g} of the squared row norm: coordinates are white above a quarter of it; up "
         f"to {spec.max_moment_releases - 1} further moments in these coordinates, {further:.0%} each, follow where "
         "what was released shows that they are worth it"
         if first

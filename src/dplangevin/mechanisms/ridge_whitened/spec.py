@@ -25,14 +25,14 @@ class PlannedDescent(NamedTuple):
     """n_steps steps of this size and noise, in coordinates whose rows are at most R long.
 
     is_accelerated : with momentum, and the mean of the last half of the iterates; else plain, and the last iterate.
-    is_limited_by_time : whether larger steps than the cap would still have little enough noise.
+    excess : the step whose noise is little enough, over the cap; time is the limit where it is above 1.
     """
 
     n_steps: int
     step_size: float
     noise_std: float
     is_accelerated: bool
-    is_limited_by_time: bool = False
+    excess: float = 0.0
 
     @property
     def average_from(self) -> int:
@@ -140,7 +140,7 @@ class RidgeWhitenedSpec(Spec):
             step_size=step_size,
             noise_std=self.noise_std * math.sqrt(n_steps / left),
             is_accelerated=is_accelerated,
-            is_limited_by_time=excess > 1,
+            excess=excess,
         )
 
 

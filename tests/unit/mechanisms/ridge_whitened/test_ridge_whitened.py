@@ -65,7 +65,7 @@ def test_plain_steps_follow_each_other_until_there_is_no_time_for_them() -> None
             assert planned.n_steps * planned.step_size == pytest.approx(PLAIN_STEP_FACTOR * 8 * wanted)
         else:
             assert PLAIN_STEP_FACTOR * 8 * wanted > spec.max_steps * spec.step_cap
-        assert planned.is_limited_by_time == (wanted > spec.step_cap)
+        assert planned.excess == pytest.approx(wanted / spec.step_cap)
 
 
 def test_noise_limits_steps_of_high_dimension_and_time_those_of_low_dimension() -> None:
@@ -166,6 +166,18 @@ def test_the_curvatures_of_clipped_slopes_add_up_to_twice_the_clip() -> None:
     assert max(traces["whole"]) > 0.8
 
 
+def test_steps_have_less_noise_where_one_release_hides_most_directions() -> None:
+    start, matrix = RidgeCoordinates(n_columns=50), np.diag([0.5, *[0.5 / 49] * 49])
+    clear, hidden = (start.refine(matrix, noise_std, None) for noise_std in (0.03, 0.1))
+    assert (clear.edge, hidden.edge) == pytest.approx((15.0, 50.0), rel=0.02)
+    again = hidden.refine(np.eye(50) / 50, 0.01, None)
+    assert again.edge == hidden.edge
+    for coordinates, factor in ((clear, 1.0), (hidden, (20 / hidden.edge) ** 0.25), (again, 1.0)):
+        spread = MIN_SCORE_NOISE + (MAX_SCORE_NOISE - MIN_SCORE_NOISE) * coordinates.unevenness
+        white = coordinates.effective_dimension / 50
+        assert coordinates.score_noise == pytest.approx(spread * factor * (1 - 0.6 * white))
+
+
 def test_integer_coordinates_are_the_rounded_ones() -> None:
     p = 8
     problem = plan_fit(
@@ -185,14 +197,25 @@ def test_integer_coordinates_are_the_rounded_ones() -> None:
 
 def test_moments_are_released_while_time_is_the_limit() -> None:
     spec, start = make_spec(), RidgeCoordinates(n_columns=4)
-    assert wants_moment(spec, start)
-    assert not wants_moment(make_spec(max_moment_releases=0), start)
+    assert wants_moment(spec, start, 10)
+    assert not wants_moment(make_spec(max_moment_releases=0), start, 10)
     low, high = np.diag([0.9, 0.05, 1e-9, 1e-9]), np.eye(4) / 4
     steep, even = (start.refine(matrix, 0.02, None) for matrix in (low, high))
-    assert wants_moment(spec, steep)
-    assert not wants_moment(make_spec(max_moment_releases=1, further_fraction=0.0), steep)
-    assert not wants_moment(make_spec(noise_std=1.0), even)  # noise is the limit
-    assert not wants_moment(make_spec(further_noise_std=2.0), steep)  # it would show nothing
+    assert wants_moment(spec, steep, 10)
+    assert not wants_moment(make_spec(max_moment_releases=1, further_fraction=0.0), steep, 10)
+    assert not wants_moment(make_spec(noise_std=1.0), even, 10)  # noise is the limit
+    assert not wants_moment(make_spec(further_noise_std=2.0), steep, 10)  # it would show nothing
+
+
+@pytest.mark.parametrize("n_scores", [10, 100, 1_000])
+def test_more_classes_do_not_change_which_moments_are_released(n_scores: int) -> None:
+    """The noise is the same for any number of classes, and the cap of steps is proportional to it."""
+    start, matrix = RidgeCoordinates(n_columns=4), np.diag([0.9, 0.05, 1e-9, 1e-9])
+    steep = start.refine(matrix, 0.02, None)
+    for noise_std in np.geomspace(1e-5, 1.0, 60):
+        few, many = (make_spec(noise_std=noise_std, step_cap=2.0 * count) for count in (10, n_scores))
+        assert wants_moment(many, steep, n_scores) == wants_moment(few, steep, 10)
+        assert wants_moment(few, steep, 1) == wants_moment(few, steep, 10)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +259,22 @@ def test_the_rule_depends_on_public_numbers() -> None:
     for model in ("logistic", "svc"):
         assert [mechanism_for(model, 50_000, p) for p in (250, 262, 1_500)] == ["whitened-gd"] * 3
         assert mechanism_for(model, 5_000, 2_000) == "noisy-gradient"
+
+
+def test_many_classes_leave_more_of_the_budget_to_the_steps_where_noise_is_strong() -> None:
+    def fraction(n: int, n_classes: int) -> float:
+        stated = {**STATED, "adjacency": "replace-one"}
+        plan = plan_fit(model="multinomial", n=n, n_features=512, n_classes=n_classes, **stated).plan
+        first = plan.guarantee.parts[0].mu  # type: ignore[attr-defined]
+        return float((first / gdp_mu(1.0, 1e-6)) ** 2)
+
+    fractions = [fraction(50_000, n_classes) for n_classes in (3, 10, 20, 50, 100, 1_000)]
+    assert fractions[:2] == pytest.approx([0.1, 0.1], rel=1e-6)
+    assert fractions[2] == pytest.approx(0.1 * 0.5**0.3, rel=1e-6)
+    assert fractions[3:] == pytest.approx([0.1 * 0.2**0.3, 0.1 * 0.1**0.3, 0.05], rel=1e-6)
+    assert fraction(5_000_000, 100) == pytest.approx(
+        0.1, rel=1e-6
+    )  # the mean eigenvalue is above half the edge
 
 
 def test_the_columns_have_no_cliff() -> None:
