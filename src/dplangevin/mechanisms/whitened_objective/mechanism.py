@@ -235,8 +235,13 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
         basis = whitening_basis(spectrum)
         # The moment and coordinates are not released: as floating-point numbers they could reveal the exact sum.
         auxiliary = {"resolved": spectrum.above_noise.astype(float)}
-        is_balanced = counts is not None and has_balanced_classes(data.problem, *counts)
-        if counts is None or (is_balanced and not spectrum.above_noise.all()):
+        needs_no_center = (
+            counts is not None
+            and data.problem.loss.score_dimension == 1
+            and not spectrum.above_noise.all()
+            and has_balanced_classes(data.problem, *counts)
+        )
+        if counts is None or needs_no_center:
             q = minimize_perturbed(spec, data, basis, draws)
         else:
             center = ConstantCenter.build(data.problem, counts, spectrum, basis)
