@@ -169,7 +169,12 @@ def test_every_release_is_covered_or_refused(key: tuple[type[Spec], str]) -> Non
         least = 0.0
     for release in RELEASE_MODES:
         places = (steps // 3, steps) if release == "checkpoints" else ()
-        seen = replace(case.spec, release=release, checkpoints=places)
+        exact = {"secure": True} if release == "last-state" and type(case.spec) is NoisyGradientSpec else {}
+        try:
+            seen = replace(case.spec, release=release, checkpoints=places, **exact)
+        except InvalidParameter:  # states of runs in floating point, of batches, or with momentum
+            assert release == "last-state"
+            continue
         try:
             found = theorem.certify(case.constants, seen)
         except AssumptionFailed:

@@ -292,7 +292,7 @@ def answer_sentences(answer: AccountAnswer) -> list[str]:
         sentences.append(plateau_sentence(answer.plateau, answer.steps))
     elif answer.refusals:
         sentences.append("More steps keep costing privacy: no bound holds for every number of steps.")
-    elif answer.guarantee.release != "last-iterate" and answer.steps is not None:
+    elif answer.guarantee.release not in ("last-iterate", "last-state") and answer.steps is not None:
         sentences.append(f"More steps keep costing privacy: the release is {answer.guarantee.release}.")
     return sentences
 

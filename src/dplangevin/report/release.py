@@ -406,7 +406,7 @@ def _explain_missing_plateau(subject: ReportSubject) -> str:
         "That epsilon stops growing is proved for steps without momentum on a convex loss, of which only the last "
         "iterate is released; "
     )
-    if subject.guarantee.release == "last-iterate" and not accelerated:
+    if subject.guarantee.release in ("last-iterate", "last-state") and not accelerated:
         return text + "for so few steps composition is the sharper bound."
     text += f"this run releases: {subject.guarantee.release}" + (
         ", after accelerated steps" if accelerated else ""
