@@ -8,7 +8,7 @@ import numpy as np
 from _measure import Row
 
 from dplangevin import account, lower_bound_epsilon
-from dplangevin.mechanisms.noisy_gradient.options import parse_descent_options
+from dplangevin.mechanisms.noisy_gradient.spec import parse_descent_options
 
 MILLION = {
     "n": 10**6,

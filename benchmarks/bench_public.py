@@ -10,7 +10,7 @@ from _measure import Row, asked
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.mirror_map import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, calibrate_mirror_noise
 from dplangevin.papers.gallery.public_mirror_descent import figure_problem, figure_sample
 

@@ -6,7 +6,7 @@ import numpy as np
 from _measure import Row, seconds
 
 from dplangevin._rng import make_generator
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism
 from dplangevin.sampling.exact_noise import sample_geometric_noise, sample_rounded_noise
 
 COUNT = 200_000

@@ -21,9 +21,8 @@ from _measure import Row
 from dplangevin import __version__
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.generalized_gaussian import smallest_sigma
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism, SparseVectorCorrection
 from dplangevin.mechanisms.noisy_answers.noise_choice import IndependentNoiseError
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.queries import Marginals, count_file
 from dplangevin.schema import Schema
 

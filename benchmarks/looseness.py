@@ -23,15 +23,14 @@ from scipy.special import ndtr
 
 from dplangevin import account, lower_bound_epsilon
 from dplangevin.accounting import conversions as cv
-from dplangevin.accounting.plan import certify_plan
+from dplangevin.accounting.plan import Theorem, certify_plan
 from dplangevin.accounting.registry import load_theorems, theorems_for
-from dplangevin.accounting.theorem import Theorem
 from dplangevin.errors import DplangevinError
 from dplangevin.mechanisms.learned_schema.spec import calibrate_learned_schema
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
-from dplangevin.mechanisms.noisy_gradient.options import parse_descent_options
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.spec import calibrate_noisy_max, calibrate_noisy_sums
+from dplangevin.mechanisms.noisy_gradient.spec import parse_descent_options
 from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,

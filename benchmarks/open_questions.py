@@ -28,7 +28,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.noisy_gradient.lower_bounds import worst_case_maps
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.dobrushin import dobrushin_rdp
+from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import dobrushin_rdp
 from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import hull_energy, same_start_mu
 from dplangevin.mechanisms.noisy_gradient.walk_laws import compute_walk_laws, renyi_divergence
 from dplangevin.mechanisms.whitened.mechanism import release_second_moments, whitening_geometry

@@ -23,7 +23,7 @@ from scipy.special import expit
 from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.problem import Logistic
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
-from dplangevin.rashomon.exact_region import exact_region
+from dplangevin.rashomon.region import exact_region
 from dplangevin.report.plots import Line, Plot
 
 HERE = Path(__file__).parent

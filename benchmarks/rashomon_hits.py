@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from dplangevin.mechanisms.exponential.law_guarantees import exponential_temperature
+from dplangevin.mechanisms.exponential.spec import exponential_temperature
 from dplangevin.mechanisms.rashomon.calibrate import find_local_temperature, law_hit_probability
 from dplangevin.problem.constants import Constants
 

@@ -48,17 +48,16 @@ if TYPE_CHECKING:
         DPRidge as DPRidge,
         SchemaEncoder as SchemaEncoder,
     )
+    from dplangevin.estimators.call_context import Pipeline as Pipeline, make_pipeline as make_pipeline
     from dplangevin.estimators.epsilon_choice import choose_epsilon as choose_epsilon
     from dplangevin.estimators.evaluation import (
         find_learned_steps as find_learned_steps,
         private_score as private_score,
         private_selection as private_selection,
     )
-    from dplangevin.estimators.fit_preview import preview_fit as preview_fit
+    from dplangevin.estimators.fit_preview import check_schema as check_schema, preview_fit as preview_fit
     from dplangevin.estimators.model_file import load_model as load_model, save_model as save_model
     from dplangevin.estimators.model_search import DPModelSearch as DPModelSearch
-    from dplangevin.estimators.pipeline import Pipeline as Pipeline, make_pipeline as make_pipeline
-    from dplangevin.estimators.schema_check import check_schema as check_schema
     from dplangevin.ledger import Ledger as Ledger
     from dplangevin.mechanisms.account import account as account, calibrate as calibrate
     from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler as plan_sampler

@@ -18,7 +18,7 @@ KINDS = {
     ): "nothing but the clip is believed of a user's loss of whole records",
     ("mechanisms/exact_gradient.py", "RecordLoss"): "sums of whole records are not exact",
     ("data/kernels.py", "RecordLoss"): "records are summed one by one instead of as scores",
-    ("data/slope_enclosures.py", "Softmax"): "the only slope of several scores whose error is proved",
+    ("mechanisms/exact_minimizer.py", "Softmax"): "the only slope of several scores whose error is proved",
     ("mechanisms/rashomon/mechanism.py", "RecordLoss"): "draws without scores need a public grid",
     ("data/dataset.py", "RecordLoss"): "values of whole records instead of values of scores",
     (

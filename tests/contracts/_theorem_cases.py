@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dplangevin.accounting.theorem import Spec
+from dplangevin.accounting.plan import Spec
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec, IteratedExponentialSpec
 from dplangevin.mechanisms.langevin.spec import DiffusionSpec, LangevinSpec
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec

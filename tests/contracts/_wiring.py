@@ -31,7 +31,7 @@ from dplangevin.audit.replay import NoisyRelease
 from dplangevin.mechanisms.exponential import sampler_plans
 from dplangevin.queries import Marginals, column, count_file, count_queries, summarize_table
 from dplangevin.rashomon import RashomonRegion
-from dplangevin.rashomon.fairness import private_counts
+from dplangevin.rashomon.measures import private_counts
 from dplangevin.schema import Schema
 
 N, WIDTH = 24, 2

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dplangevin.problem import constraints
-from dplangevin.problem.constraints import (
+from dplangevin.problem import problem
+from dplangevin.problem.problem import (
     CONSTRAINTS,
     Ball,
     Box,
@@ -53,9 +53,7 @@ def slack(constraint: ConstraintSet) -> float:
 
 
 def test_every_exported_set_is_tested() -> None:
-    exported = {
-        getattr(constraints, n) for n in constraints.__all__ if n not in ("CONSTRAINTS", "ConstraintSet")
-    }
+    exported = {getattr(problem, n) for n in problem.__all__ if n not in ("CONSTRAINTS", "ConstraintSet")}
     assert exported == {type(constraint) for constraint in SETS} == set(CONSTRAINTS.values())
     assert all(CONSTRAINTS[constraint.name] is type(constraint) for constraint in SETS)
 

@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from dplangevin import DPLogisticRegression, DPModelSearch, DPRidge, Pipeline, Schema, make_pipeline
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators import _base, _call_context, model_file, model_search
+from dplangevin.estimators import _base, call_context, model_file, model_search
 from dplangevin.ledger import Ledger
 from dplangevin.rashomon import RashomonSampler
 
@@ -193,7 +193,7 @@ def test_what_scikit_learn_made_of_several_records_is_a_condition(
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)
     fit = CALLERS[name]
     conditions = []
-    plain = _call_context.fit_conditions
+    plain = call_context.fit_conditions
 
     def recorded(model: Any) -> Any:
         conditions.append(plain(model))

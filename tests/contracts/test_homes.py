@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from _registered import MECHANISMS, THEOREMS_BY_SPEC
-from dplangevin.accounting.plan import CertifiedSpec, Plan
-from dplangevin.accounting.theorem import Spec
+from dplangevin.accounting.plan import CertifiedSpec, Plan, Spec
 from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, Dataset, ScratchDataset
 from dplangevin.mechanisms.exponential.mechanism import UNCERTIFIED_SAMPLERS, run_uncertified_chains
 from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
@@ -27,12 +26,11 @@ from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExpo
 from dplangevin.mechanisms.langevin.spec import DiffusionSpec, LangevinSpec
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.mirror_map import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.moments.spec import calibrate_sufficient_statistics
 from dplangevin.mechanisms.noisy_answers.curvature import curvature_groups, release_curvature
-from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
-from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
+from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec, calibrate_noisy_sums
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.spec import (
     calibrate_objective_perturbation,

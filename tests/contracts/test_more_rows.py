@@ -23,9 +23,8 @@ from dplangevin import DPAdditiveClassifier, DPModelSearch, report, save_model
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.certificate import check_guarantee
 from dplangevin.accounting.parts import Gaussian, Pure
-from dplangevin.accounting.plan import Plan, certify_plan, load_plan, save_plan
+from dplangevin.accounting.plan import Plan, Theorem, certify_plan, load_plan, save_plan
 from dplangevin.accounting.registry import spec_types, theorems_for
-from dplangevin.accounting.theorem import Theorem
 from dplangevin.audit import many_run_attack
 from dplangevin.audit.replay import ReplayResult, replay
 from dplangevin.cli.main import app

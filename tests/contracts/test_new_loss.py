@@ -18,7 +18,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.registry import plannable_mechanisms
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.estimators._interval_plan import plan_with_intervals
+from dplangevin.estimators._posterior import plan_with_intervals
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, majorant_curvature
 from dplangevin.planner.fit_plan import Request

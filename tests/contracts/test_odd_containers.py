@@ -19,9 +19,9 @@ import scipy.sparse as sp
 
 from dplangevin import DPLogisticRegression, DPRidge, private_score, private_selection
 from dplangevin.data import ArrayDataset, ArrowSource
-from dplangevin.data.people import PersonCodes, select_dask_rows, select_file_rows
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import _raw_table
+from dplangevin.estimators._raw_table import PersonCodes, select_dask_rows, select_file_rows
 from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Huber, Problem
 from dplangevin.tables import TableFiles, as_column, as_matrix, as_table, read_number

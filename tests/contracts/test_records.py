@@ -16,14 +16,13 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from contracts._records import BUILDERS, CELLS, NAMES, Record, Unbuildable
 from dplangevin.cli import _io
-from dplangevin.cli.option_groups import PublicTableOptions
+from dplangevin.cli._io import PublicTableOptions
 from dplangevin.cli.sample import _read_records as _sample_records
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder
 from dplangevin.estimators._held_out import open_held_out
 from dplangevin.estimators._scoring import Scoring
 from dplangevin.queries import Marginals, column
-from dplangevin.queries.row_queries import _evaluate_rowwise
-from dplangevin.queries.sql import SqlCounter
+from dplangevin.queries.row_queries import SqlCounter, _evaluate_rowwise
 from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
 from dplangevin.schema import Schema
 from dplangevin.tables import Table, as_column, as_matrix, read_label, read_number

@@ -20,7 +20,7 @@ from contracts._theorem_cases import CASES
 from contracts._wiring import ChargeRecorder, neighbours, quick_and_steady, spenders
 from dplangevin import plan_fit
 from dplangevin.accounting.parts import SampledGaussian
-from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.plan import Plan, Spec, Theorem
 from dplangevin.accounting.registry import (
     automatic_mechanisms,
     default_mechanism,
@@ -31,7 +31,6 @@ from dplangevin.accounting.registry import (
     spec_types,
     theorems_for,
 )
-from dplangevin.accounting.theorem import Spec, Theorem
 from dplangevin.audit import replay
 from dplangevin.audit.replay import TracingGenerator
 from dplangevin.data import ArrayDataset

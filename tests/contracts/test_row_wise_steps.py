@@ -26,7 +26,7 @@ from sklearn.utils.fixes import parse_version
 
 from dplangevin import DPLogisticRegression, Pipeline, make_pipeline, private_score
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._call_context import find_cross_row_steps
+from dplangevin.estimators.call_context import find_cross_row_steps
 from dplangevin.ledger import Ledger
 
 rng = np.random.default_rng(0)

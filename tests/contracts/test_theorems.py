@@ -12,9 +12,8 @@ import pytest
 from _registered import THEOREMS, THEOREMS_BY_SPEC
 from contracts._theorem_cases import BASE, CASES, Case
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.plan import CertifiedSpec, load_plan, save_plan
+from dplangevin.accounting.plan import CertifiedSpec, Spec, Theorem, load_plan, save_plan
 from dplangevin.accounting.serialize import guarantee_from_json, guarantee_to_json
-from dplangevin.accounting.theorem import Spec, Theorem
 from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
 from dplangevin.mechanisms.langevin.spec import DiffusionSpec, LangevinSpec
 from dplangevin.mechanisms.noisy_gradient.lower_bounds import SELF_CHECK_VARIABLE, epsilon_lower_bound

@@ -36,8 +36,13 @@ from dplangevin.estimators import _held_out, _scoring
 from dplangevin.estimators._scoring import LOSS_GRID_SIZE, Scoring, noise_distribution
 from dplangevin.estimators.evaluation import find_learned_steps, private_score, private_selection
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums, sample_sum_noise
-from dplangevin.mechanisms.noisy_answers.spec import NoisyMaxSpec, NoisySumsSpec, SumGroup
-from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
+from dplangevin.mechanisms.noisy_answers.spec import (
+    NoisyMaxSpec,
+    NoisySumsSpec,
+    SumGroup,
+    calibrate_noisy_max,
+    calibrate_noisy_sums,
+)
 
 EXACT = 1e6  # an epsilon at which the noise vanishes
 METRICS = (

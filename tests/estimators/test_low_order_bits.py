@@ -36,7 +36,7 @@ from dplangevin import (
     report,
     save_model,
 )
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import public_noise_grid
 from dplangevin.audit import replay
 from dplangevin.audit.replay import ReplayResult
 from dplangevin.mechanisms.whitened_objective.mechanism import WhitenedObjective

@@ -24,12 +24,16 @@ from dplangevin.estimators import (
     DPLogisticRegression,
     DPPoissonRegressor,
     DPRidge,
-    stability,
+    shapes,
 )
-from dplangevin.estimators._interval_plan import epsilon_left_for_fit
+from dplangevin.estimators._posterior import epsilon_left_for_fit
 from dplangevin.estimators.model_file import load_model, save_model
 from dplangevin.mechanisms.mechanism import run_plan
-from dplangevin.mechanisms.whitened import elliptical_rows, mechanism as descent, one_step
+from dplangevin.mechanisms.whitened import (
+    curvature as elliptical_rows,
+    mechanism as descent,
+    one_step,
+)
 from dplangevin.mechanisms.whitened.curvature import WhitenedCurvature
 from dplangevin.report import write_report
 
@@ -275,9 +279,7 @@ def test_the_noise_of_long_rows_near_the_boundary(counted: bool, monkeypatch: py
     length, and without what it cuts, it was 1.33.
     """
     if not counted:
-        monkeypatch.setattr(
-            stability, "_counted_curvature", lambda spectra, *_: np.ones_like(spectra.squares)
-        )
+        monkeypatch.setattr(shapes, "_counted_curvature", lambda spectra, *_: np.ones_like(spectra.squares))
         monkeypatch.setitem(elliptical_rows.MAX_CUT_SHARES, "logistic", 0.1)
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (20_000, 12))
@@ -315,7 +317,7 @@ def test_the_noise_of_scores_where_noise_turns_the_curvature(
     is -.22 from the shrunk matrix alone.
     """
     if not by_row:
-        monkeypatch.setattr(stability, "_noise_ratio", lambda spectra, *_: np.ones_like(spectra.squares))
+        monkeypatch.setattr(shapes, "_noise_ratio", lambda spectra, *_: np.ones_like(spectra.squares))
     rng = np.random.default_rng(5)
     shares = rng.random((6, 8)) ** 3 + 0.01
     X = np.column_stack([np.eye(8)[rng.choice(8, 20_000, p=each / each.sum())] for each in shares])
@@ -345,7 +347,7 @@ def test_moments_of_a_row_have_no_bias() -> None:
         known: Any = SimpleNamespace(
             row_basis=np.eye(size), row_curvatures=np.array([released, exact]), curvature_noise=noise
         )
-        made.append(stability.measure_rows(rows, known))
+        made.append(shapes.measure_rows(rows, known))
     squares = np.array([spectra.along_square for spectra in made])
     spread = squares.std(axis=0) / math.sqrt(len(squares))
     right, bias = made[0].shrunk_square, noise**2 * (size + 1) / 2

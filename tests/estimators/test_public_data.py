@@ -16,7 +16,7 @@ from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
 from dplangevin.ledger import Ledger
 from dplangevin.mechanisms.mirror_descent import tuning
-from dplangevin.mechanisms.mirror_descent.public_sample import PublicSample
+from dplangevin.mechanisms.mirror_descent.mirror_map import PublicSample
 from dplangevin.mechanisms.mirror_descent.tuning import PublicTuner
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 from estimators._models import EVERY, made, table

@@ -12,9 +12,14 @@ import pyarrow as pa
 import pytest
 
 from dplangevin import DPLogisticRegression, DPPoissonRegressor, DPRidge, Ledger, private_score, report
-from dplangevin.data.people import PersonCodes, select_dask_rows, select_file_rows, select_person_rows
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import SchemaEncoder, _raw_fit, model_file
+from dplangevin.estimators._raw_table import (
+    PersonCodes,
+    select_dask_rows,
+    select_file_rows,
+    select_person_rows,
+)
 from dplangevin.schema import LearnableSchema, Schema, load_schema
 from dplangevin.tables import as_table
 

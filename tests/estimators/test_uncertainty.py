@@ -16,14 +16,16 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPHuberRegressor, DPLogisticRegression, DPRidge
-from dplangevin.estimators._interval_plan import (
+from dplangevin.estimators._posterior import (
     IntervalPlan,
     add_curvature_release,
     epsilon_left_for_fit,
+    half_width,
     interval_budget_fraction,
     plan_with_intervals,
+    prior_scale,
+    proportion_interval,
 )
-from dplangevin.estimators._posterior import half_width, prior_scale, proportion_interval
 from dplangevin.estimators.uncertainty import compute_uncertainty, run_with_intervals
 from dplangevin.mechanisms.noisy_answers.curvature import (
     ReleasedCurvature,

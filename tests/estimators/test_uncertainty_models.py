@@ -22,7 +22,7 @@ from dplangevin.estimators import (
     DPQuantileRegressor,
     model_file,
 )
-from dplangevin.estimators._interval_plan import plan_with_intervals
+from dplangevin.estimators._posterior import plan_with_intervals
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms.newton import hessian_sum
 from dplangevin.mechanisms.noisy_answers.curvature import (

@@ -36,11 +36,11 @@ from dplangevin.data import ArrayDataset, dask as dask_data
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._raw_table import RawRecords
 from dplangevin.estimators.model_search import read_outlined_records
-from dplangevin.mechanisms.learned_schema.cells import octave_edges
+from dplangevin.mechanisms.learned_schema.mechanism import octave_edges
 from dplangevin.problem import DataBounds, Huber, Problem
 from dplangevin.queries import Marginals, column, count_learned_groups
 from dplangevin.queries.learned_groups import LearnedSchemaMechanism
-from dplangevin.queries.sql import SqlCounter
+from dplangevin.queries.row_queries import SqlCounter
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from dplangevin.tables import CellColumn, Table, as_column
 from fuzz import _matrix as matrix

@@ -19,16 +19,15 @@ from scipy.signal import fftconvolve
 
 from dplangevin._arrays import Floats
 from dplangevin.accounting import conversions as cv
-from dplangevin.accounting.filter import FilterState, PrivacyFilter
-from dplangevin.accounting.gdp_envelope import slack_floor
+from dplangevin.accounting.filter import FilterState, PrivacyFilter, slack_floor
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.opposite_mixtures import OppositeMixtures
 from dplangevin.accounting.parts import (
     Approximate,
     BoundedRange,
     Concentrated,
     Gaussian,
+    OppositeMixtures,
     Profile,
     Pure,
     RenyiCurve,

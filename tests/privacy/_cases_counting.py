@@ -7,8 +7,7 @@ from unittest import mock
 
 import numpy as np
 
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.noisy_answers.sparse_vector import SparseVectorCorrection
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism, SparseVectorCorrection
 from dplangevin.queries import count_queries, summarize_table
 from dplangevin.queries.summaries import SummarizedColumn
 from dplangevin.tables import as_table

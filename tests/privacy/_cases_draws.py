@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.accounting.plan import Plan
-from dplangevin.accounting.theorem import Spec
+from dplangevin.accounting.plan import Plan, Spec
 from dplangevin.audit import density_attack
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec, IteratedExponentialSpec

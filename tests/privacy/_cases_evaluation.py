@@ -10,14 +10,13 @@ import numpy as np
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.data import ArrayDataset
 from dplangevin.estimators import _scoring
-from dplangevin.estimators._interval_plan import plan_with_intervals
+from dplangevin.estimators._posterior import plan_with_intervals
 from dplangevin.estimators._scoring import Scoring
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms.noisy_answers.curvature import _exact_sums
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
-from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
-from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, calibrate_noisy_max, calibrate_noisy_sums
 from dplangevin.planner.fit_plan import Request
 from privacy._case import Case, Draw
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from dplangevin.accounting.conversions import gdp_epsilon
-from dplangevin.accounting.plan import Plan
-from dplangevin.accounting.theorem import Spec
+from dplangevin.accounting.plan import Plan, Spec
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec

@@ -10,10 +10,14 @@ from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
-from dplangevin.mechanisms.rashomon_region.flips import flip_totals
 from dplangevin.mechanisms.rashomon_region.mechanism import NoisySlack
 from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, clipped_excess_sums, majorant_sum
-from dplangevin.mechanisms.rashomon_region.planning import _curvature_spec, _flip_spec, _slack_spec
+from dplangevin.mechanisms.rashomon_region.planning import (
+    _curvature_spec,
+    _flip_spec,
+    _slack_spec,
+    flip_totals,
+)
 from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
 from dplangevin.problem import DataBounds, Logistic, Problem
 from privacy._case import Case, Draw

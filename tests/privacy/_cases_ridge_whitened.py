@@ -16,8 +16,12 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.ridge_whitened import mechanism
-from dplangevin.mechanisms.ridge_whitened.coordinates import RidgeCoordinates
-from dplangevin.mechanisms.ridge_whitened.mechanism import release_moment, row_grid, run_descent
+from dplangevin.mechanisms.ridge_whitened.mechanism import (
+    RidgeCoordinates,
+    release_moment,
+    row_grid,
+    run_descent,
+)
 from dplangevin.mechanisms.ridge_whitened.spec import (
     PlannedDescent,
     RidgeWhitenedComposition,

@@ -19,9 +19,13 @@ from dplangevin.mechanisms.mechanism import Release, run_plan
 from dplangevin.mechanisms.noisy_answers.curvature import pack_symmetric
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.spec import calibrate_output_perturbation
-from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid
 from dplangevin.mechanisms.rashomon_region.mechanism import RegionRelease, run_region
-from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, clipped_excess_sums, majorant_sum
+from dplangevin.mechanisms.rashomon_region.objective import (
+    Ellipsoid,
+    RegionObjective,
+    clipped_excess_sums,
+    majorant_sum,
+)
 from dplangevin.mechanisms.rashomon_region.planning import RegionPlan, plan_region
 from dplangevin.problem import DataBounds, Huber, Problem
 from privacy._case import Case, Draw

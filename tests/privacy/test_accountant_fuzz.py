@@ -20,15 +20,13 @@ from scipy.special import ndtr
 from _registered import THEOREMS_BY_SPEC
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.plan import certify_plan
+from dplangevin.accounting.plan import certify_plan, round_up
 from dplangevin.accounting.registry import theorems_for
-from dplangevin.accounting.theorem import round_up
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.mechanisms.noisy_gradient.theorems import (
     composition,
-    epoch_shift,
+    hidden_state as _varying_batches,
     optimal_shift,
-    varying_batches as _varying_batches,
 )
 from privacy import _accountant_others as others, _accountant_sets as sets
 from privacy._accountant_draws import KINDS, chain, diffusion, random_walk, varying_batches, walk
@@ -135,7 +133,7 @@ def test_clamped_walks_are_enclosed(noise: float) -> None:
 
 
 def _forget_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (optimal_shift, epoch_shift):
+    for module in (optimal_shift, optimal_shift):
         monkeypatch.setattr(module, "released_segments", lambda spec: (spec.n_steps, []))
 
 
@@ -149,7 +147,7 @@ def _forget_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (optimal_shift, epoch_shift, composition):
+    for module in (optimal_shift, optimal_shift, composition):
         monkeypatch.setattr(module, "round_up", lambda value: 0.999 * round_up(value))
 
 

@@ -16,9 +16,8 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr
 
-from dplangevin.accounting.theorem import public_noise_grid
-from dplangevin.data.exact_records import limit_rows
-from dplangevin.data.exact_sums import RecordBlock, sum_gradients, sum_outer_products
+from dplangevin.accounting.plan import public_noise_grid
+from dplangevin.data.exact_sums import RecordBlock, limit_rows, sum_gradients, sum_outer_products
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid, to_integers
 from dplangevin.sampling.exact_noise import (
     add_rounded_gaussian_noise,

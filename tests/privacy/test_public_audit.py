@@ -17,7 +17,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.audit import many_run_attack
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.mirror_map import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 

@@ -11,7 +11,7 @@ import pytest
 from dplangevin import DPLogisticRegression
 from dplangevin.accounting.plan import Plan
 from dplangevin.audit import replay
-from dplangevin.data import ArrayDataset, exact_records, exact_sums
+from dplangevin.data import ArrayDataset, exact_sums
 from dplangevin.errors import NotPrivateError
 from dplangevin.mechanisms import exact_gradient
 from dplangevin.mechanisms.mechanism import run_plan
@@ -148,8 +148,8 @@ def test_floating_point_obeys_the_same_bounds(monkeypatch: pytest.MonkeyPatch) -
 
 
 LIMIT_ROWS, WHOLE_SLOPES, SHORTEN = (
-    exact_records.limit_rows,
-    exact_records.whole_slopes,
+    exact_sums.limit_rows,
+    exact_sums.whole_slopes,
     exact_sums.shorten_rows,
 )
 PLAN_DESCENT = RidgeWhitenedSpec.plan_descent

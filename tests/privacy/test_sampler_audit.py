@@ -16,7 +16,7 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import Plan
 from dplangevin.audit import many_run_attack
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms.exponential.sampler import sample_gibbs
+from dplangevin.mechanisms.exponential.mechanism import sample_gibbs
 from dplangevin.mechanisms.exponential.spec import (
     DrawSpec,
     ExponentialSpec,

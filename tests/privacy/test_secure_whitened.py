@@ -10,10 +10,9 @@ import pytest
 
 from dplangevin import DPLogisticRegression
 from dplangevin._rng import noise_observer
-from dplangevin.accounting.plan import Plan
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import Plan, public_noise_grid
 from dplangevin.audit import ReplayResult, replay
-from dplangevin.data import ArrayDataset, exact_records, exact_sums
+from dplangevin.data import ArrayDataset, exact_sums
 from dplangevin.mechanisms import exact_gradient
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.whitened import mechanism
@@ -128,8 +127,8 @@ def test_a_person_with_three_records_moves_it_by_three_times_as_much(adjacency: 
 
 
 LIMIT_ROWS, WHOLE_SLOPES, MEASURE = (
-    exact_records.limit_rows,
-    exact_records.whole_slopes,
+    exact_sums.limit_rows,
+    exact_sums.whole_slopes,
     exact_sums.shorten_rows,
 )
 SYMMETRIC, GAUSSIAN = exact_noise.add_symmetric_gaussian_noise, exact_noise.add_rounded_gaussian_noise

@@ -13,9 +13,9 @@ from dplangevin import Plan, plan_sampler, run_plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms import ExponentialSpec
-from dplangevin.mechanisms.exponential.sampler import choose_cells_per_axis, choose_exact_method
+from dplangevin.mechanisms.exponential.mechanism import choose_cells_per_axis, choose_exact_method
+from dplangevin.papers.gallery.lower_bounds import PackedBumps
 from dplangevin.problem import Ball, Box, Bump, DataBounds, Problem, RecordLoss, Sigmoid
-from dplangevin.problem.packed_bumps import PackedBumps
 from dplangevin.sampling import BallSupport, BoxSupport, FunctionPotential
 from dplangevin.sampling.rejection import sample_cell_envelope
 

@@ -22,7 +22,7 @@ from dplangevin.accounting.proximal_certificate import (
     total_variation_steps,
     uniform_start_ratio,
 )
-from dplangevin.sampling.langevin_certificates import make_warm_start
+from dplangevin.sampling.langevin import make_warm_start
 from dplangevin.sampling.potential import FunctionPotential
 from dplangevin.sampling.supports import BoxSupport
 

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms.exponential.sampler import grid_points, sample_gibbs
+from dplangevin.mechanisms.exponential.mechanism import grid_points, sample_gibbs
 from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
 from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec
 from dplangevin.mechanisms.exponential.tiers import plan_certified_chain, plan_pure_chain
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, SmoothedHinge, Squared
-from dplangevin.sampling.langevin_certificates import approximate_minimizer
+from dplangevin.sampling.langevin import approximate_minimizer
 from dplangevin.sampling.potential import ProblemPotential
 from dplangevin.sampling.supports import BallSupport, LensSupport
 

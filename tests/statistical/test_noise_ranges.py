@@ -25,8 +25,7 @@ from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
-from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
-from dplangevin.mechanisms.noisy_answers.noisy_counts import sample_generalized_gaussian
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums, sample_generalized_gaussian
 from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
 from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.problem import DataBounds, Logistic, Problem

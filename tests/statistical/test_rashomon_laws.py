@@ -26,15 +26,15 @@ from dplangevin.mechanisms.rashomon.spec import RashomonSpec, start_log_ratio, s
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared
 from dplangevin.problem.problem import max_excess
 from dplangevin.problem.risk import hit_probability
-from dplangevin.sampling.logistic_envelope import Anchor
-from dplangevin.sampling.potential import FunctionPotential
-from dplangevin.sampling.score import (
+from dplangevin.sampling.envelopes import (
+    Anchor,
     FlatEnvelope,
     ScorePotential,
     _ScoreOracle,
     run_score_chain,
     sample_score_envelope,
 )
+from dplangevin.sampling.potential import FunctionPotential
 from dplangevin.sampling.supports import BallSupport
 
 LEAST_P = 1e-3
@@ -205,7 +205,7 @@ def test_one_parameter_draws_are_exact() -> None:
 
 
 def test_flat_envelope_has_its_radial_law() -> None:
-    from dplangevin.sampling.logistic_envelope import EllipticalEnvelope
+    from dplangevin.sampling.envelopes import EllipticalEnvelope
 
     rng = np.random.default_rng(6)
     for core, level in ((3.0, 2.0), (3.0, 9.0), (math.inf, 4.0)):
@@ -285,11 +285,11 @@ def test_a_wrong_floor_is_seen_by_the_exact_envelope() -> None:
     # a data Hessian fifty times too large makes a false envelope: the draw must stop, not clip
     _, data = logistic_problem(4.0)
     from dplangevin.errors import AssumptionFailed
-    from dplangevin.mechanisms.exponential.sampler import logistic_hessian
+    from dplangevin.mechanisms.exponential.mechanism import logistic_hessian
     from dplangevin.sampling.potential import ProblemPotential
 
     potential = ProblemPotential(data, 500.0)
-    from dplangevin.sampling.langevin_certificates import approximate_minimizer
+    from dplangevin.sampling.langevin import approximate_minimizer
 
     body = BallSupport(dimension=2, radius=4.0)
     centre = approximate_minimizer(potential, body)

@@ -19,17 +19,16 @@ from dplangevin.accounting.proximal_certificate import (
     sup_norm_steps,
     total_variation_steps,
 )
-from dplangevin.sampling.langevin_certificates import approximate_minimizer, make_warm_start
+from dplangevin.sampling.envelopes import Anchor, sample_active_ball, sample_elliptical_envelope
+from dplangevin.sampling.langevin import approximate_minimizer, make_warm_start
 from dplangevin.sampling.log_concave import (
     sample_adaptive_rejection,
     sample_gamma_above,
     sample_gamma_below,
     sample_truncated_normal,
 )
-from dplangevin.sampling.logistic_envelope import Anchor, sample_active_ball, sample_elliptical_envelope
 from dplangevin.sampling.potential import FunctionPotential
-from dplangevin.sampling.proximal import run_proximal_chain
-from dplangevin.sampling.rejection import sample_isotropic_gaussian
+from dplangevin.sampling.rejection import run_proximal_chain, sample_isotropic_gaussian
 from dplangevin.sampling.supports import BallSupport, BoxSupport
 
 RIDGE = 0.01

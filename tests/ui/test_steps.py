@@ -36,7 +36,7 @@ def draft_of(page: Any, address: str) -> Any:
 def test_nothing_but_the_names_of_columns_is_read_before_the_release(
     page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dplangevin.tables import files, text
+    from dplangevin.tables import files
 
     secret = "zebra-cell-77"
     page.table.write_text(f"age,income,job,sex,sick\n1,2,{secret},f,no\n")
@@ -47,7 +47,7 @@ def test_nothing_but_the_names_of_columns_is_read_before_the_release(
     for owner, name in (
         (files.TableFiles, "batches"),
         (files.TableFiles, "read_table"),
-        (text.TextFile, "batches"),
+        (files.TextFile, "batches"),
     ):
         monkeypatch.setattr(owner, name, refuse)
     monkeypatch.setattr(files.TableFiles, "count_rows", refuse)

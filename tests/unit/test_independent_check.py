@@ -29,8 +29,8 @@ from dplangevin.accounting.plan import CertifiedSpec, plan_to_plain
 from dplangevin.cli.main import app
 from dplangevin.estimators.model_file import load_model, model_to_plain
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.spec import calibrate_noisy_max, calibrate_noisy_sums
 from dplangevin.queries import column, count_queries
 from dplangevin.signing import Signer, create_key, verify_file
 

@@ -15,7 +15,7 @@ import pytest
 from dplangevin.errors import BudgetExceeded
 from dplangevin.estimators import DPLogisticRegression, DPRidge
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-0.5, 0.5, (400, 3))

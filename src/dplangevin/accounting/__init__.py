@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
-    from dplangevin.accounting.budget_account import BudgetAccount as BudgetAccount
     from dplangevin.accounting.charge import (
         Releasable as Releasable,
         charge_then_release as charge_then_release,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         zcdp_delta as zcdp_delta,
         zcdp_epsilon as zcdp_epsilon,
     )
+    from dplangevin.accounting.delivery import BudgetAccount as BudgetAccount
     from dplangevin.accounting.dp_events import guarantee_from_event as guarantee_from_event
     from dplangevin.accounting.guarantee import (
         Condition as Condition,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from dplangevin.accounting.plan import (
         CertifiedSpec as CertifiedSpec,
         Plan as Plan,
+        Spec as Spec,
+        Theorem as Theorem,
         certify_plan as certify_plan,
         explain_refusals as explain_refusals,
         load_plan as load_plan,
@@ -59,6 +61,5 @@ if TYPE_CHECKING:
         guarantee_from_plain as guarantee_from_plain,
         guarantee_to_plain as guarantee_to_plain,
     )
-    from dplangevin.accounting.theorem import Spec as Spec, Theorem as Theorem
 
 __getattr__, __dir__, __all__ = attach_lazy_names(__name__)

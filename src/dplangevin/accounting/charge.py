@@ -14,8 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from dplangevin._rng import make_generator
-from dplangevin.accounting.budget_account import BudgetAccount, Chargeable, attach_ledger_head
-from dplangevin.accounting.delivery import current_delivery
+from dplangevin.accounting.delivery import BudgetAccount, Chargeable, attach_ledger_head, current_delivery
 from dplangevin.errors import InvalidParameter
 
 

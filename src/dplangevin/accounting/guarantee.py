@@ -156,7 +156,7 @@ def origin_of(theorem: str) -> Origin:
 
 def _collect_proofs() -> dict[str, str]:
     """Return where the proofs are, by theorem, including those of all imported `Theorem` classes."""
-    from dplangevin.accounting.theorem import Theorem
+    from dplangevin.accounting.plan import Theorem
 
     known, pending = dict(_PROOFS), Theorem.__subclasses__()
     while pending:

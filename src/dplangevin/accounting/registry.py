@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:  # names of mechanisms are read by the help of commands, which must not load SciPy
-    from dplangevin.accounting.theorem import Capabilities, Spec, Theorem
+    from dplangevin.accounting.plan import Capabilities, Spec, Theorem
 
 MECHANISM_PACKAGES: tuple[str, ...] = (
     "dplangevin.mechanisms.noisy_gradient",

@@ -16,12 +16,12 @@ from dplangevin import _plain as r
 from dplangevin._plain import ValueReader
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
 from dplangevin.accounting.guarantee import CONDITION_KINDS, Condition, Guarantee
-from dplangevin.accounting.opposite_mixtures import OppositeMixtures
 from dplangevin.accounting.parts import (
     Approximate,
     BoundedRange,
     Concentrated,
     Gaussian,
+    OppositeMixtures,
     PrivacyPart,
     Profile,
     Pure,

@@ -1,11 +1,18 @@
 """Audits: lower bounds on epsilon by attacks, replays on neighbours, and checks that a pipeline is row by row."""
 
+from dplangevin.audit.attacks import (
+    AuditResult,
+    Canary,
+    gaussian_claim,
+    make_canaries,
+    many_run_attack,
+    one_run_attack,
+    one_run_epsilon,
+    runs_needed,
+)
 from dplangevin.audit.auditor import audit
-from dplangevin.audit.canaries import Canary, make_canaries
-from dplangevin.audit.claim import AuditResult, gaussian_claim
 from dplangevin.audit.containers import ADVERSARIAL_CELLS
 from dplangevin.audit.density import density_attack
-from dplangevin.audit.many_run import many_run_attack, one_run_attack, one_run_epsilon, runs_needed
 from dplangevin.audit.pipeline_audit import Finding, PipelineAuditResult, audit_pipeline
 from dplangevin.audit.replay import ReplayResult, replay
 

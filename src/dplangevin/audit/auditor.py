@@ -16,17 +16,23 @@ from dplangevin._progress import iterate_with_progress
 from dplangevin._rng import make_generator
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec, Plan
-from dplangevin.audit.canaries import Canary, Records, Score, are_neighbors, make_canaries
-from dplangevin.audit.claim import AuditResult, as_guarantee, trade_off_curve
-from dplangevin.audit.density import exact_law_attack
-from dplangevin.audit.many_run import (
+from dplangevin.audit.attacks import (
+    AuditResult,
+    Canary,
+    Records,
+    Score,
+    are_neighbors,
+    as_guarantee,
     certifying_runs,
     check_audit_delta,
     check_n_runs,
     choosing_runs,
+    make_canaries,
     many_run_attack,
     one_run_attack,
+    trade_off_curve,
 )
+from dplangevin.audit.density import exact_law_attack
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import run_plan

@@ -14,9 +14,16 @@ from scipy.special import logsumexp, ndtr
 from dplangevin._arrays import Floats
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import Plan
-from dplangevin.audit.canaries import Canary, Records
-from dplangevin.audit.claim import AuditResult, as_guarantee, trade_off_curve
-from dplangevin.audit.many_run import allowed_points, check_audit_delta, mu_bound
+from dplangevin.audit.attacks import (
+    AuditResult,
+    Canary,
+    Records,
+    allowed_points,
+    as_guarantee,
+    check_audit_delta,
+    mu_bound,
+    trade_off_curve,
+)
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin.accounting.registry import accountable_mechanisms
-from dplangevin.cli.option_groups import GUARANTEE_PANEL, OUTPUT_PANEL, Adjacency, AsJson, Quiet
+from dplangevin.cli._io import GUARANTEE_PANEL, OUTPUT_PANEL, Adjacency, AsJson, Quiet
 from dplangevin.errors import InvalidParameter
 
 _RUN_PANEL, _PROBLEM_PANEL = "The run", "The problem"

@@ -11,7 +11,7 @@ import typer
 
 from dplangevin import _check
 from dplangevin.cli import _io
-from dplangevin.cli.option_groups import (
+from dplangevin.cli._io import (
     OUTPUT_PANEL,
     Adjacency,
     Decimal,
@@ -29,7 +29,7 @@ from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dplangevin.accounting.delivery import Delivery
-    from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+    from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism
     from dplangevin.queries import Marginals
     from dplangevin.queries.count import WritableCounts
     from dplangevin.schema import Schema
@@ -285,7 +285,7 @@ def _check_output(
         ledger=release_options.ledger,
     )
     if output is not None and output.suffix == ".parquet":
-        from dplangevin.queries.sql import import_optional
+        from dplangevin.queries.row_queries import import_optional
 
         import_optional("pyarrow", "writing Parquet")
     if total is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dplangevin.cli.option_groups import AsJson, expand_option_groups
+from dplangevin.cli._io import AsJson, expand_option_groups
 
 app = typer.Typer(
     name="ledger",

@@ -60,7 +60,7 @@ def show_statement(
 @app.command("tour")
 def print_tour() -> None:
     """Walk along the clock of Langevin diffusion: privacy, risk and measured runs, in a few seconds."""
-    from dplangevin.papers.tour import render_tour
+    from dplangevin.papers.gallery.langevin import render_tour
 
     typer.echo(render_tour())
 
@@ -186,15 +186,15 @@ def run_demo() -> None:
     """Compare private models with a plain one, then show how epsilon stops growing with the number of steps."""
     from rich.console import Console
 
-    from dplangevin.report import answer, curve
+    from dplangevin.report import answer, plots
 
     out = Console(highlight=False)
     out.print(MODEL_TEXT, soft_wrap=True)
     _print_models(out)
     out.print(STEPS_TEXT, soft_wrap=True)
     for title, problem in PROBLEMS.items():
-        out.print(answer.steps_table(title, curve.curve_rows(problem, STEP_COUNTS, DELTA)))
-        level = curve.find_plateau(problem, DELTA)
+        out.print(answer.steps_table(title, plots.curve_rows(problem, STEP_COUNTS, DELTA)))
+        level = plots.find_plateau(problem, DELTA)
         out.print("" if level is None else answer.plateau_sentence(level, math.inf) + "\n")
     out.print(NEXT_COMMANDS_TEXT, soft_wrap=True, markup=False)
 

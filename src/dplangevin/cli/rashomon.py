@@ -16,8 +16,7 @@ import typer
 
 from dplangevin import _files
 from dplangevin._progress import progress
-from dplangevin.cli.models import CLASSIFIERS, ESTIMATOR_BY_MODEL, Model
-from dplangevin.cli.option_groups import (
+from dplangevin.cli._io import (
     Adjacency,
     Delta,
     Epsilon,
@@ -29,6 +28,7 @@ from dplangevin.cli.option_groups import (
     Tier,
     expand_option_groups,
 )
+from dplangevin.cli.models import CLASSIFIERS, ESTIMATOR_BY_MODEL, Model
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:

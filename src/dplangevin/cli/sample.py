@@ -11,7 +11,7 @@ import typer
 from dplangevin._progress import progress
 from dplangevin.accounting.registry import mechanisms_with
 from dplangevin.cli import models as m
-from dplangevin.cli.option_groups import (
+from dplangevin.cli._io import (
     Adjacency,
     Delta,
     Epsilon,

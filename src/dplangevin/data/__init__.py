@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from dplangevin.data.dask import DaskDataset as DaskDataset
     from dplangevin.data.dataset import ArrayDataset as ArrayDataset, Dataset as Dataset
     from dplangevin.data.kernels import Block as Block
-    from dplangevin.data.scratch import ScratchDataset as ScratchDataset
     from dplangevin.data.sources import (
         ArraySource as ArraySource,
         ArrowSource as ArrowSource,
         RecordReader as RecordReader,
         RecordSource as RecordSource,
+        ScratchDataset as ScratchDataset,
     )
 
 __getattr__, __dir__, __all__ = attach_lazy_names(__name__)

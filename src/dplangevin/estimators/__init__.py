@@ -2,10 +2,11 @@
 
 from dplangevin.estimators._documentation import EXPECTED_FAILED_CHECKS
 from dplangevin.estimators.additive import DPAdditiveClassifier, DPAdditiveRegressor
-from dplangevin.estimators.classifiers import DPLinearSVC, DPLogisticRegression
 from dplangevin.estimators.exports import TRUSTED_TYPES
-from dplangevin.estimators.regressors import (
+from dplangevin.estimators.linear_models import (
     DPHuberRegressor,
+    DPLinearSVC,
+    DPLogisticRegression,
     DPPoissonRegressor,
     DPQuantileRegressor,
     DPRidge,

@@ -13,20 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._templates import render_pairs
-from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Condition, Guarantee, epsilon_per_record, merge_conditions
 from dplangevin.data import Dataset, RecordReader
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._call_context import (
-    WithCallContext,
-    check_fit_conditions,
-    fit_conditions,
-    learns_row_count,
-    reset_fitted_attributes,
-)
 from dplangevin.estimators._documentation import DocExample, fill_docstring
-from dplangevin.estimators._interval_plan import (
+from dplangevin.estimators._posterior import (
     IntervalPlan,
     interval_assumption,
     interval_budget_fraction,
@@ -53,6 +46,13 @@ from dplangevin.estimators._reading import (
     read_features,
     read_numbers,
     split_named_columns,
+)
+from dplangevin.estimators.call_context import (
+    WithCallContext,
+    check_fit_conditions,
+    fit_conditions,
+    learns_row_count,
+    reset_fitted_attributes,
 )
 from dplangevin.estimators.exports import ExportMixin, FeatureNamesMixin
 from dplangevin.estimators.schema_encoder import (

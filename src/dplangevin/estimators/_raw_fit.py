@@ -29,8 +29,7 @@ from dplangevin.accounting.registry import mechanisms_with
 from dplangevin.data.dataset import check_shape
 from dplangevin.data.sources import read_records
 from dplangevin.errors import CalibrationFailed, DplangevinError, InvalidParameter
-from dplangevin.estimators._call_context import check_fit_conditions, learns_row_count
-from dplangevin.estimators._interval_plan import interval_budget_fraction
+from dplangevin.estimators._posterior import interval_budget_fraction
 from dplangevin.estimators._raw_table import (
     NOTHING_LEFT_MESSAGE,
     PrivacyUnit,
@@ -39,17 +38,20 @@ from dplangevin.estimators._raw_table import (
     plan_raw_fit,
 )
 from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS_MESSAGE, OutOfMemoryData, build_dataset
+from dplangevin.estimators.call_context import check_fit_conditions, learns_row_count
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, check_monotone, encoding_schema
 from dplangevin.estimators.uncertainty import geometry_of_release
-from dplangevin.mechanisms.learned_schema.cells import (
+from dplangevin.mechanisms.learned_schema.mechanism import (
+    CellCounts,
     ColumnRange,
+    LearnedSchemaMechanism,
     coarse_range,
     count_cells,
+    hash_counts,
     octave_edges,
     refine_range,
     schema_entry,
 )
-from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism, hash_counts
 from dplangevin.mechanisms.learned_schema.spec import count_noise_std
 from dplangevin.mechanisms.mechanism import Release, fingerprint_dataset, run_plan
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums

@@ -26,7 +26,7 @@ from dplangevin.data.dataset import check_shape
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.sources import RecordBatch, make_source
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._call_context import in_pipeline
+from dplangevin.estimators.call_context import in_pipeline
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.problem import Problem
 from dplangevin.tables import (

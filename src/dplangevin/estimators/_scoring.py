@@ -20,11 +20,12 @@ from dplangevin.accounting.guarantee import Condition
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._call_context import find_foreign_steps, find_learned_steps
-from dplangevin.estimators._held_out import FeatureView, HeldOutRecords, TableColumn
-from dplangevin.estimators._histogram_metrics import (
+from dplangevin.estimators._held_out import (
     CONFUSION_METRICS,
+    FeatureView,
+    HeldOutRecords,
     ReliabilityBin,
+    TableColumn,
     area_under_curve,
     average_precision,
     bin_edges,
@@ -32,9 +33,9 @@ from dplangevin.estimators._histogram_metrics import (
     reliability_table,
 )
 from dplangevin.estimators._posterior import half_width, proportion_interval
+from dplangevin.estimators.call_context import find_foreign_steps, find_learned_steps
 from dplangevin.mechanisms.mechanism import AnswersRelease
-from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumNoise
-from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumNoise, calibrate_noisy_sums
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import CellColumn, as_column, label_indices
 

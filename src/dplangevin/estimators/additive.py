@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._call_context import learns_row_count
 from dplangevin.estimators._documentation import CLASSES_DOC, TARGET_BOUNDS_DOC, DocExample
-from dplangevin.estimators._interval_plan import interval_budget_fraction
+from dplangevin.estimators._posterior import interval_budget_fraction
 from dplangevin.estimators._reading import open_large_data
-from dplangevin.estimators.classifiers import DPLogisticRegression
-from dplangevin.estimators.regressors import DPRidge
+from dplangevin.estimators.call_context import learns_row_count
+from dplangevin.estimators.linear_models import DPLogisticRegression, DPRidge
 from dplangevin.estimators.schema_encoder import as_schema, column_blocks
 from dplangevin.planner.fit_plan import Request
 from dplangevin.schema import Column, DateColumn, NumericColumn, Schema, SplineBasis

@@ -19,9 +19,8 @@ from dplangevin._arrays import Floats
 from dplangevin.accounting import conversions as cv
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._call_context import clone_for
-from dplangevin.estimators.classifiers import DPLogisticRegression
-from dplangevin.estimators.regressors import DPRidge
+from dplangevin.estimators.call_context import clone_for
+from dplangevin.estimators.linear_models import DPLogisticRegression, DPRidge
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encode_cells, row_scale
 from dplangevin.schema import CategoricalColumn, Schema
 from dplangevin.tables import as_column

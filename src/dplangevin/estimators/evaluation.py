@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any
 
 from dplangevin import _check
-from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee, merge_conditions
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._call_context import find_learned_steps
-from dplangevin.estimators._held_out import check_model_matches_table, open_held_out
-from dplangevin.estimators._histogram_metrics import ReliabilityBin
+from dplangevin.estimators._held_out import ReliabilityBin, check_model_matches_table, open_held_out
 from dplangevin.estimators._scoring import (
     PER_RECORD_METRICS,
     GroupColumn,
@@ -22,10 +20,10 @@ from dplangevin.estimators._scoring import (
     resolve_metric,
     scoring_conditions,
 )
+from dplangevin.estimators.call_context import find_learned_steps
 from dplangevin.mechanisms.mechanism import SEEDED_MESSAGE, AnswersRelease, check_seed
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
-from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
-from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max
+from dplangevin.mechanisms.noisy_answers.spec import calibrate_noisy_max, plan_exact_noise
 from dplangevin.mechanisms.run_state import CheckpointPath
 
 __all__ = [

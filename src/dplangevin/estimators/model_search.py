@@ -23,21 +23,14 @@ from dplangevin import _check
 from dplangevin._rng import SharedGenerator
 from dplangevin._search import bisect_safe_side
 from dplangevin.accounting import conversions as cv
-from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee, merge_conditions
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._call_context import (
-    WithCallContext,
-    check_fit_conditions,
-    clone_for,
-    fit_conditions,
-    learns_row_count,
-)
-from dplangevin.estimators._interval_plan import interval_budget_fraction
+from dplangevin.estimators._posterior import interval_budget_fraction
 from dplangevin.estimators._raw_fit import (
     check_learned_target,
     learn_schema,
@@ -53,6 +46,13 @@ from dplangevin.estimators._raw_table import (
 )
 from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS_MESSAGE, build_dataset, to_dense
 from dplangevin.estimators._scoring import LOSS_GRID_SIZE, record_losses
+from dplangevin.estimators.call_context import (
+    WithCallContext,
+    check_fit_conditions,
+    clone_for,
+    fit_conditions,
+    learns_row_count,
+)
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, hash_counts
 from dplangevin.mechanisms.mechanism import SEEDED_MESSAGE, check_seed, fingerprint_dataset, run_plan

@@ -20,7 +20,7 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._documentation import DocumentationLinkMixin
 from dplangevin.schema import CategoricalColumn, Feature, NumericColumn, Schema, as_schema as as_schema
-from dplangevin.schema.basis import SplineBasis, knot_coordinates, max_squared_norm
+from dplangevin.schema.columns import SplineBasis, knot_coordinates, max_squared_norm
 from dplangevin.tables import MISSING, CellColumn, as_table
 
 MAX_PRODUCT_KNOTS = 4

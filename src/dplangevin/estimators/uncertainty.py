@@ -26,15 +26,13 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin._rng import SharedGenerator
-from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import Dataset
 from dplangevin.data.sources import RecordReader, read_records
-from dplangevin.estimators._interval_plan import IntervalPlan
-from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, compute_posterior, half_width
-from dplangevin.estimators.shapes import ShapesMixin
-from dplangevin.estimators.stability import StabilityMixin
+from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, IntervalPlan, compute_posterior, half_width
+from dplangevin.estimators.shapes import ShapesMixin, StabilityMixin
 from dplangevin.estimators.summary import SummaryMixin, missing_intervals_error
 from dplangevin.mechanisms.mechanism import Release, fingerprint_dataset, run_plan
 from dplangevin.mechanisms.noisy_answers.curvature import ReleasedCurvature, release_curvature

@@ -13,8 +13,8 @@ from typing import Any
 from dplangevin._templates import render_pairs
 from dplangevin._version import __version__
 from dplangevin.accounting import serialize
-from dplangevin.accounting.budget_account import Chargeable
 from dplangevin.accounting.certificate import certificate_to_plain
+from dplangevin.accounting.delivery import Chargeable
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import _admission, _rows, _store

@@ -5,11 +5,6 @@ from typing import TYPE_CHECKING
 from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
-    from dplangevin.mechanisms.exponential.law_guarantees import (
-        exponential_guarantee as exponential_guarantee,
-        exponential_temperature as exponential_temperature,
-        gibbs_guarantee as gibbs_guarantee,
-    )
     from dplangevin.mechanisms.exponential.mechanism import (
         ExponentialMechanism as ExponentialMechanism,
         IteratedExponentialMechanism as IteratedExponentialMechanism,
@@ -24,8 +19,11 @@ if TYPE_CHECKING:
         ExponentialSpec as ExponentialSpec,
         GibbsSpec as GibbsSpec,
         IteratedExponentialSpec as IteratedExponentialSpec,
+        exponential_guarantee as exponential_guarantee,
+        exponential_temperature as exponential_temperature,
+        gibbs_guarantee as gibbs_guarantee,
     )
-    from dplangevin.mechanisms.exponential.stages import plan_stages as plan_stages
+    from dplangevin.mechanisms.exponential.tiers import plan_stages as plan_stages
     from dplangevin.mechanisms.langevin.mechanism import LangevinDynamics as LangevinDynamics
     from dplangevin.mechanisms.langevin.spec import (
         DiffusionSpec as DiffusionSpec,
@@ -44,14 +42,14 @@ if TYPE_CHECKING:
         Release as Release,
     )
     from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent as PublicMirrorDescent
-    from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map as public_mirror_map
+    from dplangevin.mechanisms.mirror_descent.mirror_map import public_mirror_map as public_mirror_map
     from dplangevin.mechanisms.mirror_descent.spec import (
         PublicMirrorSpec as PublicMirrorSpec,
         calibrate_mirror_noise as calibrate_mirror_noise,
     )
     from dplangevin.mechanisms.moments.mechanism import SufficientStatistics as SufficientStatistics
     from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec as SufficientStatisticsSpec
-    from dplangevin.mechanisms.noisy_answers.noisy_counts import (
+    from dplangevin.mechanisms.noisy_answers.mechanism import (
         GeneralizedGaussianMechanism as GeneralizedGaussianMechanism,
     )
     from dplangevin.mechanisms.noisy_answers.spec import (
@@ -77,8 +75,8 @@ if TYPE_CHECKING:
         calibrate_objective_perturbation as calibrate_objective_perturbation,
         calibrate_output_perturbation as calibrate_output_perturbation,
     )
-    from dplangevin.mechanisms.rashomon.local_range import LocalRange as LocalRange
     from dplangevin.mechanisms.rashomon.spec import (
+        LocalRange as LocalRange,
         RashomonChainSpec as RashomonChainSpec,
         RashomonSpec as RashomonSpec,
     )

@@ -14,19 +14,18 @@ from typing import Any
 from dplangevin import _check
 from dplangevin._search import bisect_integers, expand_bracket
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.plan import CertifiedSpec, certify_plan
+from dplangevin.accounting.plan import CertifiedSpec, Spec, certify_plan
 from dplangevin.accounting.registry import accountable_mechanisms, option_reader_for
 from dplangevin.accounting.target import TARGET_OPTIONS, PrivacyTarget, make_target
-from dplangevin.accounting.theorem import Spec
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.noisy_gradient.calibrate import (
+from dplangevin.mechanisms.noisy_gradient.planning import (
     FAST_TOLERANCE,
     SLOW_TOLERANCE,
     bisect_cost,
     calibrate_noise,
     calibrate_steps,
 )
-from dplangevin.mechanisms.noisy_gradient.options import (
+from dplangevin.mechanisms.noisy_gradient.spec import (
     MECHANISMS,
     check_dp_sgd_options,
     read_descent_options,

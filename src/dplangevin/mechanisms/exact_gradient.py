@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.data.exact_records import limit_rows, lower_limits
-from dplangevin.data.exact_sums import COMPILED_MODULE, ExactSums, QuadraticSums
+from dplangevin.data.exact_sums import COMPILED_MODULE, ExactSums, QuadraticSums, limit_rows, lower_limits
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
 from dplangevin.data.kernels import MIN_WIDE_COLUMNS, CompiledKernel
 from dplangevin.errors import InvalidParameter

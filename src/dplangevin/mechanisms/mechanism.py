@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dplangevin._arrays import Floats
-from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import Releasable, charge_then_release
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.plan import CertifiedSpec, Plan
+from dplangevin.accounting.plan import CertifiedSpec, Plan, Spec
 from dplangevin.accounting.registry import mechanism_for
-from dplangevin.accounting.theorem import Spec
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.sources import RecordReader, read_records

@@ -13,8 +13,8 @@ from dplangevin._progress import iterate_with_progress
 from dplangevin._rng import noise_observer
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import AssumptionFailed
-from dplangevin.mechanisms.minimizer_tolerance import gradient_rounding_floor
-from dplangevin.problem.constraints import ConstraintSet, WholeSpace
+from dplangevin.mechanisms.perturbation.spec import gradient_rounding_floor
+from dplangevin.problem.problem import ConstraintSet, WholeSpace
 
 MAX_NEWTON_STEPS = 200
 UNIT_ROUNDOFF = 2.0**-53

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
+from dplangevin.accounting.plan import Spec
 from dplangevin.accounting.registry import option_reader_for
 from dplangevin.accounting.target import QUESTION_OPTIONS, check_option_names
-from dplangevin.accounting.theorem import Spec
 from dplangevin.problem.constants import Constants
 
 OptionReader = Callable[..., tuple[Constants, Spec]]

@@ -21,8 +21,7 @@ from dplangevin import _check, _files, _plain
 from dplangevin._arrays import Floats
 from dplangevin._rng import make_generator
 from dplangevin.accounting import serialize
-from dplangevin.accounting.budget_account import BudgetAccount, Chargeable, ResumableAccount
-from dplangevin.accounting.delivery import current_delivery
+from dplangevin.accounting.delivery import BudgetAccount, Chargeable, ResumableAccount, current_delivery
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.registry import mechanism_for

@@ -1,15 +1,6 @@
 """The public side of a problem: stated bounds, losses, constraint sets, and the constants that privacy depends on."""
 
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants, DataBounds
-from dplangevin.problem.constraints import (
-    CONSTRAINTS,
-    Ball,
-    Box,
-    ConstraintSet,
-    L1Ball,
-    Simplex,
-    WholeSpace,
-)
 from dplangevin.problem.losses import (
     LOSSES,
     Bump,
@@ -29,7 +20,17 @@ from dplangevin.problem.losses import (
     Softmax,
     Squared,
 )
-from dplangevin.problem.problem import Problem, is_proved
+from dplangevin.problem.problem import (
+    CONSTRAINTS,
+    Ball,
+    Box,
+    ConstraintSet,
+    L1Ball,
+    Problem,
+    Simplex,
+    WholeSpace,
+    is_proved,
+)
 
 __all__ = [
     "ADJACENCIES",

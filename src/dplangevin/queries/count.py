@@ -21,17 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check, _files
 from dplangevin._arrays import Floats
-from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.mechanism import check_seed
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.noisy_answers.spec import plan_exact_noise
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.marginals import DEFAULT_BINS, Bins, Marginals
-from dplangevin.queries.row_queries import RowQueries
-from dplangevin.queries.sql import SqlCounter, import_optional
+from dplangevin.queries.row_queries import RowQueries, SqlCounter, import_optional
 from dplangevin.schema import Schema, as_schema
 from dplangevin.tables import Dialect, Table, as_table, is_streamed, open_files
 from dplangevin.tables.lazy import open_stored_table

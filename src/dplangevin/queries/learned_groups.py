@@ -13,13 +13,16 @@ from scipy.special import ndtri
 
 from dplangevin import _check
 from dplangevin.accounting import conversions as cv
-from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.plan import CertifiedSpec
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import CertifiedSpec, public_noise_grid
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.learned_schema.cells import add_counts, count_cells
-from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
+from dplangevin.mechanisms.learned_schema.mechanism import (
+    CellCounts,
+    LearnedSchemaMechanism,
+    add_counts,
+    count_cells,
+)
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec, calibrate_learned_schema
 from dplangevin.mechanisms.mechanism import check_seed
 from dplangevin.mechanisms.run_state import CheckpointPath

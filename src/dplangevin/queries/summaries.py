@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import check_seed
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.count import Progress, describe_release, hide_reader_errors, plan_counts
 from dplangevin.queries.marginals import Axis, find_feature, make_axis, middle_of_range
-from dplangevin.queries.sql import import_optional
+from dplangevin.queries.row_queries import import_optional
 from dplangevin.schema import Feature, NumericColumn, Schema, as_schema
 from dplangevin.tables import Dialect, Table, as_table, is_path, is_streamed, open_files
 from dplangevin.tables.lazy import open_stored_table

@@ -3,9 +3,8 @@
 from dplangevin.mechanisms.rashomon.calibrate import SamplingAdvice, advise_sampling
 from dplangevin.mechanisms.rashomon.planning import RashomonPlan, plan_rashomon
 from dplangevin.mechanisms.rashomon_region.planning import RegionPlan
-from dplangevin.rashomon.exact_region import ExactRegion, exact_region
-from dplangevin.rashomon.fairness import FairnessRange, fairness_range, private_counts, public_counts
 from dplangevin.rashomon.measures import (
+    FairnessRange,
     ModelValues,
     ScoreSpread,
     ambiguity,
@@ -13,16 +12,18 @@ from dplangevin.rashomon.measures import (
     conflicted_inputs,
     disagreement,
     discrepancy,
+    fairness_range,
     interval_capacity,
     model_reliance,
+    private_counts,
+    public_counts,
     rashomon_capacity,
     score_spread,
 )
 from dplangevin.rashomon.multiplicity import Multiplicity
-from dplangevin.rashomon.recommend import Recommendation, recommend_route
-from dplangevin.rashomon.region import RashomonRegion
+from dplangevin.rashomon.region import ExactRegion, RashomonRegion, exact_region
 from dplangevin.rashomon.region_table import RegionLevel, RegionTable
-from dplangevin.rashomon.sampler import RashomonSampler
+from dplangevin.rashomon.sampler import RashomonSampler, Recommendation, recommend_route
 
 __all__ = [
     "ExactRegion",

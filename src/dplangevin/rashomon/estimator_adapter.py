@@ -10,7 +10,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.adapter import (

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.rashomon.fairness import FairnessRange, fairness_range, public_counts
 from dplangevin.rashomon.measures import (
+    FairnessRange,
     ModelValues,
     ScoreSpread,
     ambiguity,
@@ -21,7 +21,9 @@ from dplangevin.rashomon.measures import (
     conflicted_inputs,
     disagreement,
     discrepancy,
+    fairness_range,
     model_reliance,
+    public_counts,
     rashomon_capacity,
     score_spread,
 )

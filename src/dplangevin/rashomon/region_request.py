@@ -20,7 +20,7 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.adapter import INTERCEPT, DPLinearClassifier, TargetEncoder, encoded_column_names
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
-from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid
+from dplangevin.mechanisms.rashomon_region.objective import Ellipsoid
 from dplangevin.planner.fit_plan import Request
 from dplangevin.problem import Loss, Problem
 from dplangevin.rashomon.estimator_adapter import EstimatorAdapter

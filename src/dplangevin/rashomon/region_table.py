@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from dplangevin._arrays import Floats
-from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid
-from dplangevin.mechanisms.rashomon_region.flips import FlipLevel
 from dplangevin.mechanisms.rashomon_region.mechanism import RegionRelease
-from dplangevin.mechanisms.rashomon_region.planning import RegionPlan
-from dplangevin.rashomon.fairness import fairness_range, public_counts
-from dplangevin.rashomon.measures import interval_capacity, rashomon_capacity
+from dplangevin.mechanisms.rashomon_region.objective import Ellipsoid
+from dplangevin.mechanisms.rashomon_region.planning import FlipLevel, RegionPlan
+from dplangevin.rashomon.measures import fairness_range, interval_capacity, public_counts, rashomon_capacity
 from dplangevin.rashomon.region_request import PublicRows, RegionRequest, threshold_index
 
 OUTSIDE_MESSAGE = " Models outside may also be in the set."

@@ -10,14 +10,15 @@ from dplangevin._lazy import attach_lazy_names
 if TYPE_CHECKING:
     from dplangevin.report.answer import write_plot as write_plot
     from dplangevin.report.audit import audit_document as audit_document
-    from dplangevin.report.displays import (
+    from dplangevin.report.document import Document as Document, write_document as write_document
+    from dplangevin.report.plots import (
         BudgetDisplay as BudgetDisplay,
+        RangePlot as RangePlot,
+        RangeRow as RangeRow,
         ShapeDisplay as ShapeDisplay,
         StabilityDisplay as StabilityDisplay,
         TradeoffDisplay as TradeoffDisplay,
     )
-    from dplangevin.report.document import Document as Document, write_document as write_document
-    from dplangevin.report.plots import RangePlot as RangePlot, RangeRow as RangeRow
     from dplangevin.report.rashomon import rashomon_document as rashomon_document
     from dplangevin.report.region import region_document as region_document
     from dplangevin.report.release import release_document as release_document
@@ -45,7 +46,7 @@ def write_report(
     -------
     The path of the report.
     """
-    from dplangevin.audit.claim import AuditResult
+    from dplangevin.audit.attacks import AuditResult
     from dplangevin.report.document import check_report_path, write_document
     from dplangevin.report.release import signed_section
 

@@ -27,15 +27,15 @@ from dplangevin.accounting.plan import CertifiedSpec, explain_refusals, format_r
 from dplangevin.accounting.registry import accountable_mechanisms, option_reader_for, theorems_for
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.account import account, calibrate, read_run_options
-from dplangevin.mechanisms.noisy_gradient.options import (
+from dplangevin.mechanisms.noisy_gradient.spec import (
     DP_SGD_OPTIONS,
+    NoisyGradientSpec,
     check_dp_sgd_options,
     noise_multiplier_of,
     translate_dp_sgd_options,
 )
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
-from dplangevin.report.curve import (
+from dplangevin.report.plots import (
     CurveRow,
     Plateau,
     composition_epsilon,

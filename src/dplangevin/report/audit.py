@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplangevin.audit.claim import AuditResult
-from dplangevin.audit.many_run import CHOOSING_STRIDE
+from dplangevin.audit.attacks import CHOOSING_STRIDE, AuditResult
 from dplangevin.report.answer import format_number
 from dplangevin.report.document import (
     BulletList,

@@ -6,14 +6,12 @@ from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
     from dplangevin.sampling.langevin import (
+        WarmStart as WarmStart,
+        make_warm_start as make_warm_start,
         run_hit_and_run as run_hit_and_run,
         run_mala as run_mala,
         run_overdamped as run_overdamped,
         run_underdamped as run_underdamped,
-    )
-    from dplangevin.sampling.langevin_certificates import (
-        WarmStart as WarmStart,
-        make_warm_start as make_warm_start,
     )
     from dplangevin.sampling.potential import (
         FunctionPotential as FunctionPotential,
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
         ProblemPotential as ProblemPotential,
         SamplerOutput as SamplerOutput,
     )
-    from dplangevin.sampling.proximal import run_proximal_chain as run_proximal_chain
     from dplangevin.sampling.rejection import (
+        run_proximal_chain as run_proximal_chain,
         sample_isotropic_gaussian as sample_isotropic_gaussian,
         sample_quadratic_gaussian as sample_quadratic_gaussian,
     )

@@ -41,7 +41,7 @@ from scipy.special import gammaln
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._rng import POWER_LAWS, noise_observer, observe_labeled_noise
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import public_noise_grid
 from dplangevin.errors import InvalidParameter
 from dplangevin.sampling.float_noise import log_irwin_hall
 

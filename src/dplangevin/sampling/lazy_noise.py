@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin._rng import noise_observer
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import public_noise_grid
 from dplangevin.sampling.exact_noise import (
     ByteSource,
     LazyUniform,

@@ -16,7 +16,7 @@ from scipy.special import gammainc, gammaln
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem import constraints
+from dplangevin.problem import problem
 from dplangevin.sampling import log_concave
 from dplangevin.sampling.log_concave import (
     Columns,
@@ -192,7 +192,7 @@ class BallSupport(ConvexSupport):
         return np.asarray(np.linalg.norm(theta, axis=0) <= self.radius * (1 + 1e-12))
 
     def project(self, theta: Floats) -> Floats:
-        return constraints.Ball(self.radius).project(theta)
+        return problem.Ball(self.radius).project(theta)
 
     def farthest_distance(self, point: Floats) -> float:
         return self.radius + float(np.linalg.norm(point))
@@ -299,17 +299,17 @@ def log_lower_gamma(shape: float, x: Floats) -> Floats:
     return np.asarray(result)
 
 
-def support_of(constraint: constraints.ConstraintSet, dimension: int) -> ConvexSupport:
+def support_of(constraint: problem.ConstraintSet, dimension: int) -> ConvexSupport:
     """Return the support of a set on which Gaussians are drawn exactly: ball, finite box or whole space."""
-    if isinstance(constraint, constraints.Ball):
+    if isinstance(constraint, problem.Ball):
         return BallSupport(dimension=dimension, radius=constraint.radius)
-    if isinstance(constraint, constraints.Box):
+    if isinstance(constraint, problem.Box):
         low, high = (
             np.broadcast_to(np.asarray(side, float), (dimension,))
             for side in (constraint.low, constraint.high)
         )
         return BoxSupport(low=low, high=high)
-    if isinstance(constraint, constraints.WholeSpace):
+    if isinstance(constraint, problem.WholeSpace):
         return WholeSpaceSupport(dimension=dimension)
     raise InvalidParameter(
         f"no exact Gaussian draw is known on the {constraint.name}; constrain the parameter to a ball or a box."

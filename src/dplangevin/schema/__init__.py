@@ -1,6 +1,5 @@
 """Public schema of a table: its columns, their ranges and their categories."""
 
-from dplangevin.schema.basis import SplineBasis
 from dplangevin.schema.columns import (
     CategoricalColumn,
     Column,
@@ -8,6 +7,7 @@ from dplangevin.schema.columns import (
     Feature,
     HashedColumn,
     NumericColumn,
+    SplineBasis,
 )
 from dplangevin.schema.learned import LearnableSchema, as_schema, load_schema
 from dplangevin.schema.schema import Schema

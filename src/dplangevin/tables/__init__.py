@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         shortest_text as shortest_text,
     )
     from dplangevin.tables.columns import MISSING as MISSING, OTHER as OTHER, CellColumn as CellColumn
-    from dplangevin.tables.files import TableFiles as TableFiles, is_path as is_path
+    from dplangevin.tables.files import Dialect as Dialect, TableFiles as TableFiles, is_path as is_path
     from dplangevin.tables.frames import (
         Table as Table,
         as_column as as_column,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         is_streamed as is_streamed,
         open_files as open_files,
     )
-    from dplangevin.tables.text import Dialect as Dialect
 
 # Imported at first use: a schema reads labels without NumPy.
 __getattr__, __dir__, __all__ = attach_lazy_names(__name__)

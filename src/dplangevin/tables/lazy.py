@@ -30,9 +30,8 @@ from urllib.parse import urlsplit
 from dplangevin import _check
 from dplangevin._connections import CONNECTION_OPTIONS, enforce_deadline
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.tables.files import TableFiles, is_path
+from dplangevin.tables.files import Dialect, TableFiles, is_path
 from dplangevin.tables.frames import Table, as_table, check_unique_names
-from dplangevin.tables.text import Dialect
 
 NOTHING_CHARGED = "Nothing was charged."
 _PLAIN_NAME = re.compile(r'(?:\w+|"[^"\0]+")(?:\.(?:\w+|"[^"\0]+"))*')

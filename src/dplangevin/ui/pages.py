@@ -27,7 +27,6 @@ from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.report.document import ReportNumber
 from dplangevin.ui import plans
-from dplangevin.ui.accountant import ACCOUNT_FIELDS, ACCOUNT_METHODS, answer_form, draw_curve
 from dplangevin.ui.drafts import (
     COUNTS,
     MODEL_TEXTS,
@@ -40,6 +39,7 @@ from dplangevin.ui.drafts import (
     command_lines,
     is_learned,
 )
+from dplangevin.ui.plans import ACCOUNT_FIELDS, ACCOUNT_METHODS, answer_form, draw_curve
 from dplangevin.ui.releases import (
     RESULT_FILES,
     ReleaseRunner,
@@ -223,7 +223,7 @@ class PageRoutes:
         import tomllib
 
         from dplangevin.audit.containers import read_records
-        from dplangevin.schema.draft import draft_schema_from_public
+        from dplangevin.schema.learned import draft_schema_from_public
 
         try:
             content = tomllib.loads(draft_schema_from_public(read_records(Path(draft.file))))

@@ -18,7 +18,7 @@ from dplangevin.errors import (
     NotPrivateError,
 )
 from dplangevin.mechanisms.account import account, calibrate
-from dplangevin.mechanisms.noisy_gradient.options import parse_descent_options
+from dplangevin.mechanisms.noisy_gradient.spec import parse_descent_options
 
 STRONG: dict[str, Any] = {
     "n": 10_000,

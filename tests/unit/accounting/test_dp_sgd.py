@@ -15,7 +15,7 @@ from dplangevin.accounting import Concentrated, Gaussian, Pure, guarantee_from_e
 from dplangevin.accounting.parts import SampledGaussian
 from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.noisy_gradient.options import translate_dp_sgd_options
+from dplangevin.mechanisms.noisy_gradient.spec import translate_dp_sgd_options
 
 DELTA = 1e-5
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.signal import fftconvolve
 from scipy.special import ndtr, ndtri
 
-from dplangevin.accounting import conversions as cv, gdp_envelope
+from dplangevin.accounting import conversions as cv, filter
 from dplangevin.accounting.filter import PrivacyFilter, _square_root_down, pure_remainder
 from dplangevin.accounting.generalized_gaussian import GeneralizedGaussian
 from dplangevin.accounting.parts import (
@@ -131,7 +131,7 @@ def _composed(cost: Any, mu: float, epsilons: np.ndarray) -> np.ndarray:
 def test_a_curve_and_what_it_leaves_lie_under_the_gaussian(cost: Any) -> None:
     """Theorem 5 by the other integral, at 200 epsilons; with 6% more the pair is refuted."""
     epsilons, slack, square = np.linspace(0, 2.5, 200), 1e-6, 1.0
-    left = gdp_envelope.remaining_square(cost, slack, Fraction(square))
+    left = filter.remaining_square(cost, slack, Fraction(square))
     assert left is not None
     v, mu = math.sqrt(left), math.sqrt(square)
     limit = slack + (1 - slack) * cv.gdp_delta(mu, epsilons)
@@ -147,7 +147,7 @@ def test_a_gaussian_curve_leaves_what_a_gaussian_leaves() -> None:
     cost = make_guarantee(
         Profile(epsilons=tuple(points), deltas=tuple(np.minimum(1, cv.gdp_delta(0.3, points))))
     )
-    left = gdp_envelope.remaining_square(cost, 1e-7, Fraction(1))
+    left = filter.remaining_square(cost, 1e-7, Fraction(1))
     assert left is not None
     assert 0.88 < left <= 0.91
     rule = PrivacyFilter(epsilon=3.0, delta=1e-5)
@@ -301,7 +301,7 @@ def test_the_grid_of_a_comparison_does_not_show() -> None:
     cost = make_guarantee(Profile(epsilons=tuple(losses), deltas=deltas))
     used = []
     for square in (Fraction(4), Fraction(400), Fraction(444) ** 2):
-        left = gdp_envelope.remaining_square(cost, 1e-5, square)
+        left = filter.remaining_square(cost, 1e-5, square)
         assert left is not None
         used.append(float(square - left))
     assert max(used) < 1.2 * min(used)
@@ -324,8 +324,8 @@ def test_a_gaussian_remainder_leaves_what_the_total_variation_allows(
 ) -> None:
     """The comparison at eps = 0 is necessary, and the charge is within 2% of what it asks for."""
     cost, slack, size = _search(mu, repetitions, delta), 1e-3 * delta, cv.gdp_mu(epsilon, delta)
-    left = gdp_envelope.remaining_square(cost, slack, Fraction(size) ** 2)
-    pair = gdp_envelope.dominating_pair(cost.parts, cost.extra_delta, slack)
+    left = filter.remaining_square(cost, slack, Fraction(size) ** 2)
+    pair = filter.dominating_pair(cost.parts, cost.extra_delta, slack)
     assert left is not None
     assert pair is not None
     goal = slack + (1 - slack) * float(cv.gdp_delta(size, np.zeros(1))[0])
@@ -369,7 +369,7 @@ def test_a_filter_that_gives_fits_their_composition_cannot_give_searches_theirs(
     cost, square = _search(mu, repetitions, delta), cv.gdp_mu(epsilon, share * delta) ** 2
     first = math.sqrt(spent * square)
     assert (gaussian(first) + searches * cost).delta(epsilon) <= delta
-    pair = gdp_envelope.dominating_pair(cost.parts, cost.extra_delta, 1e-3 * delta)
+    pair = filter.dominating_pair(cost.parts, cost.extra_delta, 1e-3 * delta)
     edges = np.linspace(-9, 9, 60_001)
     masses, left = np.diff(ndtr(edges)), epsilon - (first * edges[:-1] + first**2 / 2)  # losses rounded down
     fits = np.maximum(cv.gdp_delta(math.sqrt(square - first**2), left), 0.0)

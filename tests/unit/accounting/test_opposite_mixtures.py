@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dplangevin.accounting import opposite_mixtures as om, sampled_gaussian as sg
-from dplangevin.accounting.opposite_mixtures import OppositeMixtures
+from dplangevin.accounting import parts as om, sampled_gaussian as sg
+from dplangevin.accounting.parts import OppositeMixtures
 
 
 def exact(rate: float, noise: float, epsilon: float) -> mp.mpf:

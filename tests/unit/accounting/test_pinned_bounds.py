@@ -13,17 +13,23 @@ import pytest
 
 from _registered import THEOREMS
 from dplangevin.accounting.parts import Approximate, Gaussian, Profile, RenyiCurve
-from dplangevin.mechanisms.exponential import law_guarantees, sampler, spec as draws
+from dplangevin.mechanisms.exponential import mechanism, spec as draws, spec as law_guarantees
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec
 from dplangevin.mechanisms.mechanism import NoiseDraws
-from dplangevin.mechanisms.minimizer_tolerance import total_ridge
 from dplangevin.mechanisms.moments import mechanism as sufficient_statistics
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
 from dplangevin.mechanisms.noisy_gradient import mechanism as noisy_gradient
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import StepUnits, step_units
-from dplangevin.mechanisms.noisy_gradient.theorems.epoch_shift import (
+from dplangevin.mechanisms.noisy_gradient.theorems.hidden_state import (
+    VaryingBatchRun,
+    _group_multipliers,
+    max_distances,
+    random_distance_costs,
+    worst_distance_costs,
+)
+from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import (
     reused_permutation_mu,
     shuffle_mu,
     shuffle_restart_mu,
@@ -32,16 +38,10 @@ from dplangevin.mechanisms.noisy_gradient.theorems.random_batches import (
     RandomBatchRun,
     oversized_batch_probability,
 )
-from dplangevin.mechanisms.noisy_gradient.theorems.varying_batches import (
-    VaryingBatchRun,
-    _group_multipliers,
-    max_distances,
-    random_distance_costs,
-    worst_distance_costs,
-)
+from dplangevin.mechanisms.perturbation.spec import total_ridge
 from dplangevin.mechanisms.rashomon.spec import poincare_bound
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.constraints import WholeSpace
+from dplangevin.problem.problem import WholeSpace
 
 RUN = NoisyGradientSpec(step_size=0.5, noise_std=2.0, n_steps=6)
 SMOOTH = Constants(n=10, lipschitz=1.0, smoothness=1.0, strong_convexity=0.2)
@@ -216,14 +216,16 @@ def test_a_pure_chain_pays_for_its_density_error(monkeypatch: pytest.MonkeyPatch
 def test_exact_draws_of_a_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
     """exp(-beta F) with F = <theta, G theta> / (2n) - <c, theta> / n + ridge |theta|^2 / 2."""
     asked: list[Any] = []
-    monkeypatch.setattr(sampler, "second_moments", lambda data: (np.diag([20.0, 40.0]), np.array([6.0, 3.0])))
     monkeypatch.setattr(
-        sampler, "sample_quadratic_gaussian", lambda mean, matrix, *rest: asked.append((mean, matrix))
+        mechanism, "second_moments", lambda data: (np.diag([20.0, 40.0]), np.array([6.0, 3.0]))
+    )
+    monkeypatch.setattr(
+        mechanism, "sample_quadratic_gaussian", lambda mean, matrix, *rest: asked.append((mean, matrix))
     )
     potential = SimpleNamespace(
         problem=SimpleNamespace(n=10, ridge=1.0, dimension=2), data=None, inverse_temperature=7.0
     )
-    sampler._sample_gaussian(potential, None, 1, np.random.default_rng(0))  # type: ignore[arg-type]
+    mechanism._sample_gaussian(potential, None, 1, np.random.default_rng(0))  # type: ignore[arg-type]
     np.testing.assert_allclose(asked[0][1], 7.0 * np.diag([3.0, 5.0]))
     np.testing.assert_allclose(asked[0][0], [0.2, 0.06])
 

@@ -16,7 +16,7 @@ from dplangevin.accounting import conversions as cv, proximal_certificate as cha
 from dplangevin.accounting.compose import gaussian_mu
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import BoundedRange, Concentrated, Gaussian, Pure
-from dplangevin.accounting.theorem import round_up
+from dplangevin.accounting.plan import round_up
 from dplangevin.errors import DplangevinError
 from dplangevin.mechanisms.exponential import mechanism as exponential
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExponentialSpec
@@ -33,7 +33,7 @@ from dplangevin.mechanisms.rashomon.spec import (
     start_scale,
 )
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.constraints import Ball, WholeSpace
+from dplangevin.problem.problem import Ball, WholeSpace
 
 
 def hockey_stick(mu: float, eps: float) -> float:

@@ -19,12 +19,12 @@ from dplangevin import account
 from dplangevin.accounting import serialize
 from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
 from dplangevin.accounting.guarantee import CONDITION_KINDS, Condition, Guarantee
-from dplangevin.accounting.opposite_mixtures import OppositeMixtures
 from dplangevin.accounting.parts import (
     Approximate,
     BoundedRange,
     Concentrated,
     Gaussian,
+    OppositeMixtures,
     PrivacyPart,
     Profile,
     Pure,

@@ -30,8 +30,7 @@ from dplangevin.audit import (
     one_run_epsilon,
     runs_needed,
 )
-from dplangevin.audit.canaries import are_neighbors
-from dplangevin.audit.claim import as_guarantee, trade_off_curve
+from dplangevin.audit.attacks import are_neighbors, as_guarantee, trade_off_curve
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dplangevin.cli import doctor
+from dplangevin.cli import main
 from dplangevin.cli.main import run_command_line
 from dplangevin.ledger import Ledger
 from unit._ledger import pure
@@ -65,9 +65,9 @@ def test_needed_are_the_libraries_that_the_package_needs(
     """An extra that is not installed is no fault."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
-    assert set(doctor._REQUIRED_LIBRARIES) <= needed
-    honest = doctor._installed_version
-    monkeypatch.setattr(doctor, "_installed_version", lambda name: None if name == "pandas" else honest(name))
+    assert set(main._REQUIRED_LIBRARIES) <= needed
+    honest = main._installed_version
+    monkeypatch.setattr(main, "_installed_version", lambda name: None if name == "pandas" else honest(name))
     assert "not installed: pandas" in examined(capsys)["optional libraries"][1]
-    monkeypatch.setattr(doctor, "_installed_version", lambda name: None)
+    monkeypatch.setattr(main, "_installed_version", lambda name: None)
     assert examined(capsys, code=2)["libraries"][0] == "failure"

@@ -8,7 +8,7 @@ import pytest
 
 from dplangevin.cli.main import run_command_line
 from dplangevin.papers.concordance import PAPERS, ROWS, Row
-from dplangevin.papers.tour import table_one
+from dplangevin.papers.gallery.langevin import table_one
 
 EXAMPLES = [row for row in ROWS if row.example]
 

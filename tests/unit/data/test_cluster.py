@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset, exact_sums
-from dplangevin.data.cluster import CountedSum, PartitionedDataset, add_counted, sum_partitions
+from dplangevin.data.dask import CountedSum, PartitionedDataset, add_counted, sum_partitions
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.planner.fit_plan import plan_fit

@@ -17,19 +17,23 @@ from dplangevin.data import (
     ArrayDataset,
     ArraySource,
     ScratchDataset,
-    exact_records,
+    exact_sums,
     exact_sums as exact,
     integer_grids,
 )
-from dplangevin.data.exact_records import bound_lengths, decide_tie, limit_rows, shorten_rows, whole_slopes
 from dplangevin.data.exact_sums import (
     ExactSums,
     QuadraticRule,
     QuadraticSums,
     RecordBlock,
+    bound_lengths,
+    decide_tie,
+    limit_rows,
+    shorten_rows,
     sum_gradients,
     sum_gradients_compiled,
     sum_outer_products,
+    whole_slopes,
 )
 from dplangevin.data.integer_grids import (
     EXACT_BITS,
@@ -627,7 +631,7 @@ def test_slopes_near_a_tie_are_decided_in_decimals(compiled: bool, monkeypatch: 
         decided.append(given[2])
         return decide_tie(*given)
 
-    monkeypatch.setattr(exact if compiled else exact_records, "decide_tie", watch)
+    monkeypatch.setattr(exact if compiled else exact_sums, "decide_tie", watch)
     sums = sum_gradients_compiled if compiled else sum_gradients
     # a = 1, 1, 0, 0, then 0 at the score 0 (half to even), and 1 for a score that is not near 0
     wanted = 1 + 2 + 2**19

@@ -14,7 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, RecordSource, ScratchDataset, scratch
+from dplangevin.data import (
+    ArrayDataset,
+    ArraySource,
+    ArrowSource,
+    RecordSource,
+    ScratchDataset,
+    sources,
+)
 from dplangevin.data.sources import RecordBatch, make_source
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import DataBounds, Logistic, Problem
@@ -241,7 +248,7 @@ def test_the_disk_is_asked_ahead(monkeypatch) -> None:
     data = ScratchDataset(ArraySource(*records(10_000)), replace(PROBLEM, n=10_000))
     data.gradient_sum(Logistic(), THETA)
     assert asked == [(4096, 8192), (8192, 10_000)]
-    assert scratch._round_up_to_page(1) == scratch._round_up_to_page(4096)
+    assert sources._round_up_to_page(1) == sources._round_up_to_page(4096)
 
 
 def test_rows_of_persons_are_those_of_every_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

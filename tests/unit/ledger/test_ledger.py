@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from dplangevin import __version__
 from dplangevin.accounting import conversions as cv
-from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.accounting.guarantee import NotPrivate
 from dplangevin.accounting.parts import Approximate, Profile, Pure
 from dplangevin.data import ArrayDataset

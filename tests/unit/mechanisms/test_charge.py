@@ -21,13 +21,12 @@ from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.mechanisms.mechanism import run_plan
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.noisy_answers.sparse_vector import SparseVectorCorrection
+from dplangevin.mechanisms.noisy_answers.mechanism import GeneralizedGaussianMechanism, SparseVectorCorrection
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.queries import column, count_queries
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
-from dplangevin.rashomon.fairness import private_counts
+from dplangevin.rashomon.measures import private_counts
 from dplangevin.report import write_report
 from dplangevin.schema import Schema
 

@@ -12,9 +12,9 @@ from scipy.stats import binom
 
 from dplangevin.accounting.conversions import gdp_delta, gdp_epsilon, gdp_mu
 from dplangevin.accounting.sampled_gaussian import renyi_poisson
-from dplangevin.mechanisms.noisy_gradient.theorems.langevin_process import langevin_last_iterate_guarantee
-from dplangevin.papers import langevin_formulas as paper, noisy_sgd_formulas as ref
-from dplangevin.papers.gallery.packing import overlapping_bumps
+from dplangevin.mechanisms.langevin.spec import langevin_last_iterate_guarantee
+from dplangevin.papers import formulas as paper, formulas as ref
+from dplangevin.papers.gallery.lower_bounds import overlapping_bumps
 from dplangevin.problem.constants import Constants
 
 PAGE = (Path(__file__).parents[3] / "docs" / "errata.md").read_text(encoding="utf-8")

@@ -11,15 +11,9 @@ import numpy as np
 import pytest
 
 from dplangevin.accounting.plan import Plan
-from dplangevin.data import ArrayDataset, slope_enclosures
-from dplangevin.data.exact_records import bound_lengths
+from dplangevin.data import ArrayDataset
+from dplangevin.data.exact_sums import bound_lengths
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
-from dplangevin.data.slope_enclosures import (
-    decimal_slopes,
-    enclosed_slopes,
-    exponential,
-    slope_error,
-)
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms import exact_minimizer
 from dplangevin.mechanisms.exact_gradient import public_row_grid, round_records
@@ -27,8 +21,12 @@ from dplangevin.mechanisms.exact_minimizer import (
     FIRST_BITS,
     IdealObjective,
     check_exact_minimizer,
+    decimal_slopes,
+    enclosed_slopes,
+    exponential,
     limit_squares,
     release_minimizer,
+    slope_error,
 )
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.perturbation.mechanism import make_objective
@@ -81,7 +79,7 @@ def test_slopes_in_doubles_are_within_their_bound(name: str) -> None:
 
 def test_a_library_in_single_precision_is_outside_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        slope_enclosures, "exponential", lambda a, b: np.exp((a + b).astype(np.float32)).astype(float)
+        exact_minimizer, "exponential", lambda a, b: np.exp((a + b).astype(np.float32)).astype(float)
     )
     with pytest.raises(AssertionError):
         test_slopes_in_doubles_are_within_their_bound("logistic")
@@ -92,7 +90,7 @@ def test_exponential_is_within_two_to_the_minus_51() -> None:
     high = np.concatenate([rng.uniform(-700, 700, 2000), rng.uniform(-1, 1, 500), [0.0, -700.0, 700.0]])
     low = rng.uniform(-1, 1, len(high)) * 2.0**-9
     for a, b, computed in zip(high, low, exponential(high, low), strict=True):
-        exact = slope_enclosures._decimal_exponential(Fraction(a) + Fraction(b))
+        exact = exact_minimizer._decimal_exponential(Fraction(a) + Fraction(b))
         assert abs(Fraction(float(computed)) / Fraction(exact) - 1) <= Fraction(1, 1 << 51)
 
 

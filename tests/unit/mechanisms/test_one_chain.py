@@ -13,12 +13,12 @@ import pytest
 
 from dplangevin.accounting.plan import CertifiedSpec, certify_plan, load_plan, plan_from_plain, save_plan
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.langevin.spec import LangevinSpec
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.langevin_process import (
+from dplangevin.mechanisms.langevin.spec import (
+    LangevinSpec,
     sgld_last_iterate_guarantee,
     sgld_trajectory_guarantee,
 )
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 
 RELEASES: tuple[dict[str, Any], ...] = (

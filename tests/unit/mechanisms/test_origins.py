@@ -50,7 +50,7 @@ def test_composed_and_unknown_guarantees() -> None:
 
 def test_one_name_has_one_origin_whatever_was_imported_first() -> None:
     rival = (
-        "from dplangevin.accounting.theorem import Theorem; from dplangevin.accounting.guarantee import origin_of\n"
+        "from dplangevin.accounting.plan import Theorem; from dplangevin.accounting.guarantee import origin_of\n"
         "class Rival(Theorem, name='composition', proof='docs/theory/accountant.md'): ...\n"
         "origin_of('optimal-shift')"
     )

@@ -15,8 +15,8 @@ from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.plan import CertifiedSpec, certify_plan
 from dplangevin.accounting.registry import epsilon_lower_bound
 from dplangevin.data import ArrayDataset
-from dplangevin.data.people import select_person_rows
 from dplangevin.errors import AssumptionFailed, ContradictionError, InvalidParameter
+from dplangevin.estimators._raw_table import select_person_rows
 from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
 from dplangevin.mechanisms.learned_schema.spec import (
     LearnedSchemaSpec,
@@ -28,15 +28,13 @@ from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
 from dplangevin.mechanisms.noisy_answers.spec import (
     MaxNormSpec,
+    MaxNormTheorem,
     NoisyAnswersSpec,
     NoisyMaxSpec,
-    NoisySumsSpec,
-    SumGroup,
-)
-from dplangevin.mechanisms.noisy_answers.theorem import (
-    MaxNormTheorem,
     NoisyMaxTheorem,
+    NoisySumsSpec,
     NoisySumsTheorem,
+    SumGroup,
     WorstShift,
 )
 from dplangevin.mechanisms.rashomon_region.mechanism import NoisySlack

@@ -16,7 +16,7 @@ from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.cli.main import run_command_line as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.exponential.sampler import choose_exact_method
+from dplangevin.mechanisms.exponential.mechanism import choose_exact_method
 from dplangevin.mechanisms.exponential.sampler_plans import plan_iterated, plan_sampler
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, chain_sup_norm, chain_total_variation
 from dplangevin.mechanisms.exponential.tiers import mean_curvature, plan_certified_chain, plan_pure_chain

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from dplangevin.accounting import conversions as cv
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import OptimalShift, same_start_mu
-from dplangevin.papers import noisy_sgd_formulas as ref
+from dplangevin.papers import formulas as ref
 from dplangevin.problem.constants import Constants
 
 FIGURE_2 = {"gradient_sensitivity": 4.0, "n": 5000, "step_size": 0.02, "sigma": 0.02}

@@ -16,8 +16,7 @@ import pytest
 
 from _registered import MECHANISMS
 from dplangevin._progress import progress
-from dplangevin.accounting.plan import Plan
-from dplangevin.accounting.theorem import Spec
+from dplangevin.accounting.plan import Plan, Spec
 from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
 from dplangevin.ledger import Ledger
@@ -27,7 +26,7 @@ from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExpo
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.mechanism import Release, run_plan as run_plan
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.mirror_map import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.moments.spec import calibrate_sufficient_statistics
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec

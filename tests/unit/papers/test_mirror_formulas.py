@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dplangevin.papers import mirror_formulas as ref
+from dplangevin.papers import formulas as ref
 
 
 def test_chi_of_the_examples() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dplangevin.papers.gallery import erm_rates, rashomon_rates, sco_rates, tables
+from dplangevin.papers.gallery import tables
 from dplangevin.papers.gallery._draw import NAMES, RateRow
 
 FAR = {  # logarithms and second terms that the tables print or hide, told in the gallery
@@ -34,19 +34,19 @@ def check(row: RateRow, start: Sequence[float], repeats: int) -> None:
         )
 
 
-@pytest.mark.parametrize("row", rashomon_rates.ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", tables.ROWS, ids=lambda row: row.name)
 def test_the_four_cells_of_rashomon_draws(row: RateRow) -> None:
     check(row, (20_000, 8, 0.25), 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", erm_rates.rate_rows(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", tables.erm_rows(), ids=lambda row: row.name)
 def test_slopes_of_empirical_risk(row: RateRow) -> None:
     check(row, (20_000, 8, 0.25), 200)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sco_rates.rate_rows(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", tables.sco_rows(), ids=lambda row: row.name)
 def test_slopes_of_population_risk(row: RateRow) -> None:
     check(row, (4000, 8, 1.0), 200)
 
@@ -56,7 +56,7 @@ def test_the_closed_form_is_the_integral() -> None:
     s = np.linspace(0, top, 400_001)
     law = s ** (shape - 1) * np.exp(-beta * np.maximum(s, psi))
     found = float((law * np.maximum(s, psi)).sum() / law.sum())
-    assert rashomon_rates.mean_score(shape, beta, psi, top) == pytest.approx(found, rel=1e-6)
+    assert tables.mean_score(shape, beta, psi, top) == pytest.approx(found, rel=1e-6)
 
 
 def test_cells_of_both_tables_run_below_their_bounds() -> None:

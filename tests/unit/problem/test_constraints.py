@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.constraints import Ball, Box, L1Ball, Simplex, WholeSpace
+from dplangevin.problem.problem import Ball, Box, L1Ball, Simplex, WholeSpace
 
 
 def test_closed_forms() -> None:

@@ -11,9 +11,8 @@ from scipy.optimize import linprog
 
 from dplangevin.accounting.plan import certify_plan
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.exponential.law_guarantees import exponential_temperature
-from dplangevin.mechanisms.exponential.spec import ExponentialSpec
-from dplangevin.problem.packed_bumps import PackedBumps
+from dplangevin.mechanisms.exponential.spec import ExponentialSpec, exponential_temperature
+from dplangevin.papers.gallery.lower_bounds import PackedBumps
 from dplangevin.sampling.rejection import sample_finite_grid
 
 

@@ -17,7 +17,7 @@ from dplangevin import NoisyGradientSpec, Plan, load_plan, run_plan, save_plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
 from dplangevin.papers import quadratic_exact
-from dplangevin.papers.gallery.tightness import attained_mu
+from dplangevin.papers.gallery.noisy_descent import attained_mu
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Mean, Problem, RadialHuber, RecordLoss
 from dplangevin.problem.losses.record import clip_gradients
 from dplangevin.problem.risk import gaussian_smoothing_excess, moreau_excess

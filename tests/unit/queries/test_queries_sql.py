@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dplangevin.cli.count import count_table
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries import Marginals, column, count_file, count_queries
-from dplangevin.queries.sql import FUNCTIONS, SqlCounter, check_sql_predicate
+from dplangevin.queries.row_queries import FUNCTIONS, SqlCounter, check_sql_predicate
 from dplangevin.schema import Schema
 from dplangevin.tables import TableFiles, as_table
 

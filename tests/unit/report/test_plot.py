@@ -13,7 +13,7 @@ import pytest
 
 from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter
-from dplangevin.report import answer, curve
+from dplangevin.report import answer, plots
 
 RUN: dict[str, Any] = {
     "n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01, "step_size": 1.0,
@@ -78,22 +78,22 @@ def test_checkpoints_are_not_drawn(tmp_path: Path) -> None:
 
 
 def test_rows_agree_with_the_plateau() -> None:
-    level = curve.find_plateau(RUN, 1e-6)
+    level = plots.find_plateau(RUN, 1e-6)
     assert level is not None
     assert level.n_steps is not None
-    late = curve.curve_row(RUN, 10 * level.n_steps, 1e-6, level=level)
-    asked = curve.curve_row(RUN, 10 * level.n_steps, 1e-6)
+    late = plots.curve_row(RUN, 10 * level.n_steps, 1e-6, level=level)
+    asked = plots.curve_row(RUN, 10 * level.n_steps, 1e-6)
     assert late.bound == level.epsilon
     assert asked.bound == pytest.approx(level.epsilon, rel=1e-6)
     assert late.composition == asked.composition
     assert late.theorem == asked.theorem
-    early = curve.curve_row(RUN, level.n_steps // 2, 1e-6)
+    early = plots.curve_row(RUN, level.n_steps // 2, 1e-6)
     assert early.bound is not None
     assert early.bound < level.epsilon
 
 
 def test_steps_are_whole_epochs_for_cyclic_batches() -> None:
-    grid = curve.step_grid({"n": 1000, "batch_size": 300, "sampling": "cyclic"}, 1000, 9)
+    grid = plots.step_grid({"n": 1000, "batch_size": 300, "sampling": "cyclic"}, 1000, 9)
     assert all(steps % 4 == 0 for steps in grid)
     assert grid[0] == 4
     assert grid[-1] >= 1000

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import public_noise_grid
 from dplangevin.sampling import lazy_noise
 from dplangevin.sampling.lazy_noise import (
     CELL_BITS,

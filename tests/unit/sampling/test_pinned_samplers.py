@@ -16,9 +16,9 @@ from dplangevin.data.dataset import _block_losses, check_shape
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses import Squared
 from dplangevin.problem.losses.base import SlopeFormula
+from dplangevin.sampling.envelopes import ScorePotential
 from dplangevin.sampling.log_concave import sample_gamma_below, sample_truncated_normal
 from dplangevin.sampling.rejection import flip_exponential_coins, sample_by_rejection
-from dplangevin.sampling.score import ScorePotential
 from dplangevin.sampling.supports import BallSupport, BoxSupport, LensSupport, WholeSpaceSupport
 
 DRAWS = 20_000

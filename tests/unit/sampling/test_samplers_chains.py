@@ -11,9 +11,9 @@ from scipy import stats
 from scipy.linalg import expm
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.papers.langevin_formulas import thesis_moment_factor
+from dplangevin.papers.formulas import thesis_moment_factor
 from dplangevin.problem import risk
-from dplangevin.sampling import langevin_certificates as lc
+from dplangevin.sampling import langevin as lc
 from dplangevin.sampling.langevin import (
     UnderdampedStep,
     geometric_weights,

@@ -10,11 +10,9 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.problem.constraints import Ball, Box, L1Ball, WholeSpace
+from dplangevin.problem.problem import Ball, Box, L1Ball, WholeSpace
 from dplangevin.sampling import supports
-from dplangevin.sampling.float_noise import sample_gamma_norm
-from dplangevin.sampling.log_concave import sample_adaptive_rejection
-from dplangevin.sampling.logistic_envelope import (
+from dplangevin.sampling.envelopes import (
     Anchor,
     fit_envelope,
     logistic_curvature_bounds,
@@ -22,6 +20,8 @@ from dplangevin.sampling.logistic_envelope import (
     sample_elliptical_envelope,
     self_concordance_ratio,
 )
+from dplangevin.sampling.float_noise import sample_gamma_norm
+from dplangevin.sampling.log_concave import sample_adaptive_rejection
 from dplangevin.sampling.potential import FunctionPotential
 from dplangevin.sampling.rejection import (
     flip_exponential_coins,

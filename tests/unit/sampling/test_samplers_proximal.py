@@ -21,9 +21,9 @@ from dplangevin.accounting.proximal_certificate import (
     uniform_start_ratio,
 )
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.sampling.langevin_certificates import approximate_minimizer, make_warm_start
+from dplangevin.sampling.langevin import approximate_minimizer, make_warm_start
 from dplangevin.sampling.potential import FunctionPotential
-from dplangevin.sampling.proximal import run_proximal_chain
+from dplangevin.sampling.rejection import run_proximal_chain
 from dplangevin.sampling.supports import BallSupport, BoxSupport, WholeSpaceSupport
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dplangevin import InvalidParameter, Schema, SchemaEncoder, check_schema
 from dplangevin.estimators.schema_encoder import column_blocks, knot_design_matrix, max_row_norm
-from dplangevin.schema.basis import knot_coordinates, max_squared_norm
+from dplangevin.schema.columns import knot_coordinates, max_squared_norm
 
 PLAIN: dict[str, Any] = {
     "version": 1,

@@ -18,7 +18,7 @@ from dplangevin import DPAdditiveClassifier, DPLogisticRegression, SchemaEncoder
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries import count_marginals, count_queries
 from dplangevin.schema import LearnableSchema, Schema
-from dplangevin.schema.draft import draft_schema_from_public
+from dplangevin.schema.learned import draft_schema_from_public
 from dplangevin.schema.schema import build_json_schema
 from dplangevin.tables.cells import DATE_FORMATS, DateReading, hash_bucket, read_date, text_of_days
 

@@ -16,8 +16,8 @@ from dplangevin.cli.main import run_command_line
 from dplangevin.datasets import load_income
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import model_file
-from dplangevin.estimators.schema_check import check_schema
-from dplangevin.schema.draft import draft_schema, draft_schema_from_public
+from dplangevin.estimators.fit_preview import check_schema
+from dplangevin.schema.learned import draft_schema, draft_schema_from_public
 
 ROWS = [
     {"age": 17 + i, "zip": ("02139", "10001")[i % 2], "grade": i % 3, "share": i / 7, "sick": "no" if i % 2 else "yes"}

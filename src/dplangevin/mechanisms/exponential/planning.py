@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dplangevin.mechanisms.exponential.law_guarantees import (
-    exponential_temperature,
-    mean_gradient_sensitivity,
-)
 from dplangevin.mechanisms.exponential.sampler_plans import (
     SamplerPlan,
     SamplerTier,
     plan_iterated,
     plan_sampler,
+)
+from dplangevin.mechanisms.exponential.spec import (
+    exponential_temperature,
+    mean_gradient_sensitivity,
 )
 from dplangevin.mechanisms.langevin.temperatures import DEFAULT_START_DISTANCE
 from dplangevin.planner.fit_plan import FitPlan, Request

@@ -19,18 +19,21 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
 from dplangevin.mechanisms.exponential import tiers
-from dplangevin.mechanisms.exponential.law_guarantees import (
+from dplangevin.mechanisms.exponential.spec import (
+    DrawSpec,
+    ExponentialSpec,
+    IteratedExponentialSpec,
     mean_gradient_sensitivity,
     total_variation_allowance,
 )
-from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec, IteratedExponentialSpec
-from dplangevin.mechanisms.exponential.stages import StagePlan, plan_stages
 from dplangevin.mechanisms.exponential.tiers import (
     SUP_NORM_BUDGET_FRACTION,
     PopulationBounds,
+    StagePlan,
     TierPlan,
     plan_certified_chain,
     plan_pure_chain,
+    plan_stages,
 )
 from dplangevin.mechanisms.langevin.temperatures import choose_stated_run, max_start_distance
 from dplangevin.planner.fit_plan import RISK_OBJECTIVES, RiskObjective

@@ -12,6 +12,7 @@ MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
         ("Composition", "OptimalShift", "BlockRecursion", "Dobrushin", "LogSobolevTheorem"),
         "LangevinDynamics",
         planners=(PlannerEntry("langevin", rank=5, removed_capabilities=("holds_beyond_n",)),),
+        planning="mechanism",
         options=("langevin",),
         calibration_target=_BETA,
         lower_bound="spec",

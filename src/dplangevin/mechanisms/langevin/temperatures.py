@@ -25,7 +25,7 @@ from dplangevin._arrays import Floats
 from dplangevin._search import find_root
 from dplangevin.accounting.registry import find_theorem
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.exponential.law_guarantees import gibbs_temperature, mean_gradient_sensitivity
+from dplangevin.mechanisms.exponential.spec import gibbs_temperature, mean_gradient_sensitivity
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.problem import Problem, risk
 from dplangevin.problem.problem import full_lipschitz, max_norm

@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from dplangevin import _check
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian, PrivacyPart, Pure
-from dplangevin.accounting.theorem import (
+from dplangevin.accounting.plan import (
     ANSWER_ASSUMPTIONS,
     Capabilities,
     Spec,

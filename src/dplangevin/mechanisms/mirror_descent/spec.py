@@ -13,7 +13,7 @@ from dplangevin import _check
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
-from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_down, round_up
+from dplangevin.accounting.plan import Capabilities, Spec, Theorem, round_down, round_up
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.problem.constants import Constants
 

@@ -35,8 +35,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.data.dataset import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mirror_descent.mechanism import take_step
-from dplangevin.mechanisms.mirror_descent.mirror_map import MirrorMap, QuadraticMap
-from dplangevin.mechanisms.mirror_descent.public_sample import PublicSample
+from dplangevin.mechanisms.mirror_descent.mirror_map import MirrorMap, PublicSample, QuadraticMap
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, StepMode, calibrate_mirror_noise
 from dplangevin.problem import Problem
 

@@ -5,5 +5,7 @@ from __future__ import annotations
 from dplangevin.accounting.registry import MechanismEntry, PlannerEntry
 
 MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
-    MechanismEntry.from_stem("SufficientStatistics", planners=(PlannerEntry("sufficient-statistics"),)),
+    MechanismEntry.from_stem(
+        "SufficientStatistics", planners=(PlannerEntry("sufficient-statistics"),), planning="mechanism"
+    ),
 )

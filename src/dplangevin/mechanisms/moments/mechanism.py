@@ -1,4 +1,4 @@
-"""Least squares from noisy second moments, in floating point or, in secure mode, exactly on an integer grid."""
+"""Least squares from noisy second moments, in floating point or exactly on an integer grid; and its planner."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
+from dplangevin.accounting.plan import Plan
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.kernels import second_moments as second_moments
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
-from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
+from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec, calibrate_sufficient_statistics
 from dplangevin.mechanisms.newton import minimize_quadratic
+from dplangevin.planner import fit_plan as risk
+from dplangevin.planner.fit_plan import FitPlan, Request, low_signal_warning
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.sampling.exact_noise import ByteSource, add_rounded_noise, gaussian_density_scale
 
@@ -166,3 +169,31 @@ def sample_symmetric_noise(size: int, rng: np.random.Generator) -> Floats:
     draws = rng.standard_normal((size, size))
     symmetric: Floats = (draws + draws.T) / 2
     return symmetric
+
+
+def plan_sufficient_statistics(request: Request) -> FitPlan:
+    """Plan the release of a noisy Gram matrix and cross moments, for the squared loss."""
+    if not request.make_loss(None).is_quadratic:
+        raise InvalidParameter(
+            f"mechanism='sufficient-statistics' is for model='ridge' only, got {request.model!r}; leave it at 'auto'."
+        )
+    problem = request.make_problem(1.0, 0.0)
+    spec = calibrate_sufficient_statistics(
+        problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.is_exact
+    )
+    rows, size, p = problem.row_norm, request.defaults.coef_bound / 2, request.dimension
+    tilt = (spec.cross_noise_std / rows) ** 2 + (spec.gram_noise_std / rows**2) ** 2 * p * size**2 / 2
+    floor = spec.eigenvalue_floor / (rows**2 * request.weight_bound)
+    return FitPlan(
+        model=request.model,
+        plan=Plan(problem=problem, spec=spec, delta=request.delta, theorem=request.theorem),
+        reasons=(
+            "the Gram matrix and the cross moments get equal fractions of the budget",
+            f"eigenvalues below {spec.eigenvalue_floor:.3g}, the size of the noise, are raised to it: the "
+            "equations can always be solved",
+        ),
+        predicted_excess_risk=risk.ridge_risk(
+            ridge=floor, noise_square=p * tilt, size=size, dimension=p, n=request.n
+        ),
+        warning=low_signal_warning(request, request.effective_n(pure=False) / request.n_columns),
+    )

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dplangevin.accounting.registry import CalibrationTarget, MechanismEntry
 
 MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
-    MechanismEntry("NoisySumsSpec", ("theorem:NoisySumsTheorem",), "NoisySums"),
-    MechanismEntry("NoisyMaxSpec", ("theorem:NoisyMaxTheorem",), "NoisyMax"),
+    MechanismEntry("NoisySumsSpec", ("NoisySumsTheorem",), "NoisySums"),
+    MechanismEntry("NoisyMaxSpec", ("NoisyMaxTheorem",), "NoisyMax"),
     MechanismEntry(
         "NoisyAnswersSpec",
-        ("theorem:WorstShift",),
-        "noisy_counts:GeneralizedGaussianNoise",
+        ("WorstShift",),
+        "GeneralizedGaussianNoise",
         options=("counting",),
         calibration_target=CalibrationTarget("sigma"),
     ),
     MechanismEntry(
         "MaxNormSpec",
-        ("theorem:MaxNormTheorem",),
-        "noisy_counts:MaxNormNoise",
+        ("MaxNormTheorem",),
+        "MaxNormNoise",
         options=("largest-norm",),
         calibration_target=CalibrationTarget("scale"),
     ),
     MechanismEntry(
         "CorrectedAnswersSpec",
-        ("theorem:CorrectedWorstShift",),
-        "sparse_vector:SparseVector",
+        ("CorrectedWorstShift",),
+        "SparseVector",
     ),
 )

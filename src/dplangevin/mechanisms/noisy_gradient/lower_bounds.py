@@ -27,13 +27,13 @@ from scipy.special import ndtr
 
 from dplangevin import _check
 from dplangevin.accounting import conversions as cv
-from dplangevin.mechanisms.noisy_gradient.free_walk import free_walk_epsilon
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.walk_laws import (
     StepMaps,
     affine_map,
     compute_walk_laws,
     epsilon_between,
+    free_walk_epsilon,
 )
 from dplangevin.problem.constants import Constants
 

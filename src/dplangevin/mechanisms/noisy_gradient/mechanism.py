@@ -20,12 +20,11 @@ from scipy.special import logsumexp
 from dplangevin._arrays import Floats
 from dplangevin._check import check_count
 from dplangevin._progress import iterate_with_progress
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import public_noise_grid
 from dplangevin.data.integer_grids import RowGrid
-from dplangevin.data.slope_enclosures import check_enclosable
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.exact_gradient import public_row_grid, release_gradient, round_records
-from dplangevin.mechanisms.exact_minimizer import EnclosedGradient
+from dplangevin.mechanisms.exact_minimizer import EnclosedGradient, check_enclosable
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.noisy_gradient.spec import STATE_GRADIENT_ERROR, NoisyGradientSpec
 from dplangevin.mechanisms.run_state import Position

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from dplangevin._arrays import Floats
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import public_noise_grid
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
 from dplangevin.errors import AssumptionFailed, InvalidParameter

@@ -19,15 +19,15 @@ from dplangevin._search import bisect_integers, bisect_safe_side, expand_bracket
 from dplangevin.accounting import compose, conversions as cv, proximal_certificate as chain
 from dplangevin.accounting.parts import BoundedRange
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.exponential.law_guarantees import (
+from dplangevin.mechanisms.exponential.spec import (
+    DrawTier,
     exponential_temperature,
     mean_gradient_sensitivity,
     total_variation_allowance,
 )
-from dplangevin.mechanisms.exponential.spec import DrawTier
-from dplangevin.mechanisms.minimizer_tolerance import default_tolerance
-from dplangevin.mechanisms.rashomon.local_range import LocalRange
+from dplangevin.mechanisms.perturbation.spec import default_tolerance
 from dplangevin.mechanisms.rashomon.spec import (
+    LocalRange,
     RashomonChainSpec,
     RashomonSpec,
     capped_poincare_bound,

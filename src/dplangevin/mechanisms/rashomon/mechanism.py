@@ -11,21 +11,25 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
-from dplangevin.mechanisms.exponential.sampler import choose_exact_method, logistic_hessian, sample_on_grid
+from dplangevin.mechanisms.exponential.mechanism import choose_exact_method, logistic_hessian, sample_on_grid
 from dplangevin.mechanisms.exponential.spec import MAX_CELL_AXES
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
 from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec, start_scale
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.problem import Problem, RecordLoss
-from dplangevin.problem.constraints import Ball
-from dplangevin.problem.problem import full_lipschitz, has_interior_minimizers, max_excess
+from dplangevin.problem.problem import Ball, full_lipschitz, has_interior_minimizers, max_excess
+from dplangevin.sampling.envelopes import (
+    MAX_SCORE_LEVEL,
+    Anchor,
+    ScorePotential,
+    run_score_chain,
+    sample_score_envelope,
+)
 from dplangevin.sampling.langevin import LangevinRun, run_sgld
 from dplangevin.sampling.log_concave import sample_adaptive_rejection
-from dplangevin.sampling.logistic_envelope import Anchor
 from dplangevin.sampling.potential import ProblemPotential
 from dplangevin.sampling.rejection import sample_tangent_envelope
-from dplangevin.sampling.score import MAX_SCORE_LEVEL, ScorePotential, run_score_chain, sample_score_envelope
 from dplangevin.sampling.supports import ConvexSupport, support_of
 
 

@@ -18,8 +18,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.proximal_certificate import expected_proposals
 from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.exponential.law_guarantees import exponential_temperature
-from dplangevin.mechanisms.exponential.spec import DRAW_TIERS
+from dplangevin.mechanisms.exponential.spec import DRAW_TIERS, exponential_temperature
 from dplangevin.mechanisms.exponential.tiers import PopulationBounds
 from dplangevin.mechanisms.rashomon.calibrate import (
     MIN_USEFUL_HIT_PROBABILITY,

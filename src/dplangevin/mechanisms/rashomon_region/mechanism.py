@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin._rng import SharedGenerator
-from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
+from dplangevin.accounting.delivery import BudgetAccount
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.exact_sums import ExactSums
 from dplangevin.data.integer_grids import RowGrid, carry, snap_point, to_integers
@@ -22,17 +22,6 @@ from dplangevin.data.sources import RecordReader, read_records
 from dplangevin.mechanisms.mechanism import AnswerMechanism, NoiseDraws, Release, fingerprint_dataset
 from dplangevin.mechanisms.noisy_answers.curvature import unpack_symmetric
 from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums, to_whole_numbers
-from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid, certified_scales, inner_radius
-from dplangevin.mechanisms.rashomon_region.flips import (
-    MAX_FLIP_INPUTS,
-    FlipLevel,
-    bound_levels,
-    can_flip,
-    flip_totals,
-    has_proved_flips,
-    max_loss_difference,
-    smallest_totals,
-)
 from dplangevin.mechanisms.rashomon_region.minimizers import (
     ROUNDING_TOLERANCE,
     excess_totals,
@@ -41,12 +30,15 @@ from dplangevin.mechanisms.rashomon_region.minimizers import (
 )
 from dplangevin.mechanisms.rashomon_region.objective import (
     PAIR_WEIGHT,
+    Ellipsoid,
     OuterEllipsoid,
     RegionObjective,
+    certified_scales,
     clipped_excess_sums,
     exact_majorant_and_hessian_sums,
     exact_majorant_sum,
     find_outer_ellipsoid,
+    inner_radius,
     majorant_and_hessian_sums,
     majorant_sum,
     scaled_gradient_sum,
@@ -54,9 +46,17 @@ from dplangevin.mechanisms.rashomon_region.objective import (
 )
 from dplangevin.mechanisms.rashomon_region.planning import (
     GAP_TOLERANCE,
+    MAX_FLIP_INPUTS,
+    FlipLevel,
     RegionPlan,
+    bound_levels,
+    can_flip,
+    flip_totals,
+    has_proved_flips,
+    max_loss_difference,
     max_loss_difference_within,
     n_gap_steps,
+    smallest_totals,
 )
 from dplangevin.mechanisms.rashomon_region.spec import CONTRIBUTION_STEP, SlackSpec, slack_spec
 from dplangevin.mechanisms.run_state import CheckpointPath, RunState

@@ -21,12 +21,12 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.data.integer_grids import Words, WordSum, carry, to_integers
-from dplangevin.data.slope_enclosures import (
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.mechanisms.exact_minimizer import (
     check_enclosable_value,
     enclosed_losses,
     enclosed_slopes,
 )
-from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.rashomon_region.objective import RegionObjective
 from dplangevin.problem import Loss
 

@@ -16,10 +16,10 @@ from typing import ClassVar
 from dplangevin import _check
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
-from dplangevin.accounting.plan import CertifiedSpec
-from dplangevin.accounting.theorem import (
+from dplangevin.accounting.plan import (
     ANSWER_ASSUMPTIONS,
     Capabilities,
+    CertifiedSpec,
     Theorem,
     noise_assumptions,
     round_up,

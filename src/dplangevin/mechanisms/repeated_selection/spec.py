@@ -16,14 +16,14 @@ from dplangevin._search import bisect_safe_side, expand_bracket
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Profile, RenyiCurve
-from dplangevin.accounting.pld import lower_hull
-from dplangevin.accounting.theorem import (
+from dplangevin.accounting.plan import (
     ANSWER_ASSUMPTIONS,
     Capabilities,
     Theorem,
     noise_assumptions,
     round_up,
 )
+from dplangevin.accounting.pld import lower_hull
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dplangevin.accounting.plan import Plan
-from dplangevin.mechanisms.ridge_whitened.coordinates import MAX_SCORE_NOISE, MIN_SCORE_NOISE
+from dplangevin.mechanisms.ridge_whitened.mechanism import MAX_SCORE_NOISE, MIN_SCORE_NOISE
 from dplangevin.mechanisms.ridge_whitened.spec import (
     MAX_MOMENT_RELEASES,
     PLAIN_STEP_FACTOR,

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 from dplangevin import _check
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
-from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
+from dplangevin.accounting.plan import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.whitened.spec import EXACT_RECORD_ASSUMPTION
 from dplangevin.problem.constants import Constants

@@ -10,7 +10,7 @@ from dplangevin import _check
 from dplangevin.accounting.conversions import gdp_epsilon
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
-from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
+from dplangevin.accounting.plan import Capabilities, Spec, Theorem, round_up
 from dplangevin.mechanisms.options import read_spec_fields, with_constants_options
 from dplangevin.problem.constants import Constants
 

@@ -35,9 +35,9 @@ from dplangevin.mechanisms.run_state import RunState
 from dplangevin.mechanisms.whitened.curvature import (
     WhitenedCurvature,
     check_curvature_problem,
+    limit_curvature,
     release_curvature,
 )
-from dplangevin.mechanisms.whitened.elliptical_rows import limit_curvature
 from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
 from dplangevin.mechanisms.whitened.postprocessing import (
     DescentStart,

@@ -27,8 +27,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dplangevin._arrays import Floats
-from dplangevin.mechanisms.whitened.curvature import WhitenedCurvature
-from dplangevin.mechanisms.whitened.elliptical_rows import EllipticalRows, describe_rows, limit_curvature
+from dplangevin.mechanisms.whitened.curvature import (
+    EllipticalRows,
+    WhitenedCurvature,
+    describe_rows,
+    limit_curvature,
+)
 from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR
 from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
 from dplangevin.problem import Problem

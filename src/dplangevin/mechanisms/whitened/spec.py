@@ -16,7 +16,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
-from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
+from dplangevin.accounting.plan import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.constants import Constants
 

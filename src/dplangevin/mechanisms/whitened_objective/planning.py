@@ -6,8 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dplangevin.accounting.plan import Plan
-from dplangevin.accounting.theorem import round_down
+from dplangevin.accounting.plan import Plan, round_down
 from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.exact_minimizer import check_exact_minimizer
 from dplangevin.mechanisms.perturbation.planning import (

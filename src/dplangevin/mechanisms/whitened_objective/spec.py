@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from dplangevin import _check
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Pure
-from dplangevin.accounting.theorem import Capabilities, Spec, Theorem, round_up
+from dplangevin.accounting.plan import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.perturbation.spec import (
     ObjectivePerturbationSpec,

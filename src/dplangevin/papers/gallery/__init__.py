@@ -32,27 +32,27 @@ class GalleryFigure:
 
 FIGURES: dict[str, GalleryFigure] = {
     "clock": GalleryFigure(
-        "clock:draw_clock",
+        "langevin:draw_clock",
         "Ganesh, Thakurta and Upadhyay (2022): privacy and risk along the clock of Langevin diffusion",
     ),
     "tightness": GalleryFigure(
-        "tightness:draw_tightness",
+        "noisy_descent:draw_tightness",
         "Chourasia, Ye and Shokri (2021), Figure 2: tightness of the bound, three orders",
     ),
     "plateau": GalleryFigure(
-        "plateau:draw_plateau",
+        "noisy_descent:draw_plateau",
         "Altschuler and Talwar (2022), Figure 1: growth, then a plateau, with a lower bound",
     ),
     "erm-rates": GalleryFigure(
-        "erm_rates:draw_erm_rates",
+        "tables:draw_erm_rates",
         "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes",
     ),
     "sco-rates": GalleryFigure(
-        "sco_rates:draw_sco_rates",
+        "tables:draw_sco_rates",
         "Ganesh, Thakurta and Upadhyay (2022), Table 1, population risk: measured slopes where each term rules",
     ),
     "rashomon-rates": GalleryFigure(
-        "rashomon_rates:draw_rashomon_rates",
+        "tables:draw_rashomon_rates",
         "Ganesh, Thakurta and Upadhyay (2023), Table 2: the four cells of Rashomon draws",
     ),
     "tables": GalleryFigure(
@@ -60,23 +60,23 @@ FIGURES: dict[str, GalleryFigure] = {
         "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2: every cell run, with its bound",
     ),
     "drift": GalleryFigure(
-        "drift:draw_drift",
+        "langevin:draw_drift",
         "Ganesh, Thakurta and Upadhyay (2022), Appendix H: drift against Brownian motion, and no convergence",
     ),
     "split-regimes": GalleryFigure(
-        "split_regimes:draw_split_regimes",
+        "langevin:draw_split_regimes",
         "Ganesh, Thakurta and Upadhyay (2022), Appendix I: short- and long-term bounds, and one that replaces both",
     ),
     "packing": GalleryFigure(
-        "packing:draw_packing",
+        "lower_bounds:draw_packing",
         "Ganesh, Thakurta and Upadhyay (2022), Theorem G.1: the non-convex lower-bound instance",
     ),
     "counting-error": GalleryFigure(
-        "counting_error:draw_counting_error",
+        "lower_bounds:draw_counting_error",
         "Ganesh (2022), Chapter 2: L-infinity error of k counting queries",
     ),
     "langevin-steps": GalleryFigure(
-        "langevin_steps:draw_langevin_steps",
+        "langevin:draw_langevin_steps",
         "Ganesh (2022), Chapter 3: steps of Langevin samplers, proved and needed",
     ),
     "public-mirror-descent": GalleryFigure(

@@ -26,7 +26,7 @@ from dplangevin._progress import iterate_with_progress
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import Block, Dataset
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.mechanisms.mirror_descent.public_sample import PublicSample
+from dplangevin.mechanisms.mirror_descent.mirror_map import PublicSample
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, StepMode, calibrate_mirror_noise
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem import Clipped, DataBounds, Loss, Problem, Squared

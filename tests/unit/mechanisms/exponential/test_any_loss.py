@@ -11,14 +11,14 @@ from scipy.stats import chisquare
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms import ExponentialSpec, plan_sampler
-from dplangevin.mechanisms.exponential.sampler import grid_points
+from dplangevin.mechanisms.exponential.mechanism import grid_points
 from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon.planning import plan_rashomon
 from dplangevin.problem import Ball, Box, DataBounds, Problem, RecordLoss, SmoothedHinge
+from dplangevin.sampling.envelopes import ScorePotential
 from dplangevin.sampling.potential import FunctionPotential, ProblemPotential
 from dplangevin.sampling.rejection import sample_tangent_envelope
-from dplangevin.sampling.score import ScorePotential
 from dplangevin.sampling.supports import BallSupport, support_of
 
 

@@ -16,8 +16,11 @@ from dplangevin.accounting.plan import CertifiedSpec, Plan, certify_plan
 from dplangevin.accounting.proximal_certificate import MAX_START_GAP, uniform_start_ratio, warm_start_ratio
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.exponential.mechanism import UNCERTIFIED_SAMPLERS, run_uncertified_chains
-from dplangevin.mechanisms.exponential.sampler import grid_points
+from dplangevin.mechanisms.exponential.mechanism import (
+    UNCERTIFIED_SAMPLERS,
+    grid_points,
+    run_uncertified_chains,
+)
 from dplangevin.mechanisms.exponential.spec import (
     ExponentialSpec,
     GibbsSpec,
@@ -31,7 +34,7 @@ from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
 from dplangevin.problem import Ball, Box, DataBounds, Huber, Logistic, Problem, Sigmoid, Simplex, WholeSpace
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import full_lipschitz, max_norm
-from dplangevin.sampling.langevin_certificates import make_warm_start, sample_certified_start
+from dplangevin.sampling.langevin import make_warm_start, sample_certified_start
 from dplangevin.sampling.potential import FunctionPotential, ProblemPotential
 from dplangevin.sampling.supports import BallSupport, BoxSupport, LensSupport
 
@@ -178,7 +181,7 @@ def test_start_ratio_is_far_below_the_uniform_start():
 
 def test_start_refuses_a_minimiser_that_is_not_found(monkeypatch):
     """A kink breaks the stated smoothness, so the solver's gap never closes: nothing is drawn."""
-    monkeypatch.setattr("dplangevin.sampling.langevin_certificates._STEP_LIMITS", (50, 200))
+    monkeypatch.setattr("dplangevin.sampling.langevin._STEP_LIMITS", (50, 200))
     kink = FunctionPotential(
         value_function=lambda x: 1e4 * np.abs(x).sum(axis=0),
         gradient_function=lambda x: 1e4 * np.where(x >= 0, 1.0, -1.0),

@@ -11,7 +11,7 @@ from scipy.special import gammainccinv
 
 from dplangevin.accounting import conversions as cv
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.mechanisms.exponential.law_guarantees import (
+from dplangevin.mechanisms.exponential.spec import (
     cap_rejection,
     exponential_guarantee,
     exponential_temperature,
@@ -23,8 +23,8 @@ from dplangevin.mechanisms.exponential.law_guarantees import (
     transfer_sup_norm,
     transfer_total_variation,
 )
-from dplangevin.mechanisms.exponential.stages import plan_stages
-from dplangevin.papers import langevin_formulas as paper
+from dplangevin.mechanisms.exponential.tiers import plan_stages
+from dplangevin.papers import formulas as paper
 from dplangevin.problem.constants import Constants
 
 GRID = (np.arange(20_000) + 0.5) / 20_000

@@ -13,10 +13,12 @@ from scipy.special import ndtr
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.learned_schema.cells import (
+from dplangevin.mechanisms.learned_schema.mechanism import (
     N_COARSE_CELLS,
     N_FINE_CELLS,
     N_OCTAVES,
+    CellCounts,
+    LearnedSchemaMechanism,
     add_counts,
     coarse_range,
     count_cells,
@@ -24,7 +26,6 @@ from dplangevin.mechanisms.learned_schema.cells import (
     octave_edges,
     refine_range,
 )
-from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
 from dplangevin.mechanisms.learned_schema.spec import (
     LearnedSchemaSpec,
     LearnedSchemaTheorem,

@@ -14,8 +14,13 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.mechanisms.mirror_descent.mirror_map import LossMap, MirrorMap, QuadraticMap
-from dplangevin.mechanisms.mirror_descent.public_sample import PublicSample, public_mirror_map
+from dplangevin.mechanisms.mirror_descent.mirror_map import (
+    LossMap,
+    MirrorMap,
+    PublicSample,
+    QuadraticMap,
+    public_mirror_map,
+)
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, calibrate_mirror_noise
 from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec

@@ -28,11 +28,11 @@ from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.pld import DiscretePLD, LossSum
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.noisy_answers.noise_choice import IndependentNoiseError
-from dplangevin.mechanisms.noisy_answers.noisy_counts import (
+from dplangevin.mechanisms.noisy_answers.mechanism import (
     GeneralizedGaussianMechanism,
     sample_generalized_gaussian,
 )
+from dplangevin.mechanisms.noisy_answers.noise_choice import IndependentNoiseError
 from dplangevin.mechanisms.noisy_answers.spec import NoisyAnswersSpec
 
 # --- the law -----------------------------------------------------------------------------------------------------

@@ -15,14 +15,13 @@ from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.mechanism import NoiseDraws
+from dplangevin.mechanisms.noisy_answers.mechanism import MaxNormNoise
 from dplangevin.mechanisms.noisy_answers.noise_choice import (
     CubeNoiseError,
     IndependentNoiseError,
     can_sample_norm_noise,
 )
-from dplangevin.mechanisms.noisy_answers.noisy_counts import MaxNormNoise
-from dplangevin.mechanisms.noisy_answers.spec import MaxNormSpec
-from dplangevin.mechanisms.noisy_answers.theorem import MaxNormTheorem
+from dplangevin.mechanisms.noisy_answers.spec import MaxNormSpec, MaxNormTheorem
 from dplangevin.sampling import exact_noise
 from dplangevin.sampling.exact_noise import round_up_scale, sample_norm_noise
 from dplangevin.sampling.float_noise import log_irwin_hall, make_cube_sampler

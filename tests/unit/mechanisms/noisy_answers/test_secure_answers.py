@@ -23,7 +23,7 @@ from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.ledger import Ledger
 from dplangevin.mechanisms.mechanism import AnswersRelease
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.mirror_map import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, calibrate_mirror_noise
 from dplangevin.mechanisms.moments.mechanism import (
     integer_limits,
@@ -36,19 +36,22 @@ from dplangevin.mechanisms.moments.spec import (
     SufficientStatisticsTheorem,
     joint_sensitivity,
 )
-from dplangevin.mechanisms.noisy_answers.mechanism import permute_and_flip, to_whole_numbers
-from dplangevin.mechanisms.noisy_answers.noisy_counts import (
+from dplangevin.mechanisms.noisy_answers.mechanism import (
     GeneralizedGaussianMechanism,
     GeneralizedGaussianNoise,
+    permute_and_flip,
+    to_whole_numbers,
 )
 from dplangevin.mechanisms.noisy_answers.spec import (
     CorrectedAnswersSpec,
     NoisyAnswersSpec,
     NoisyMaxSpec,
+    NoisyMaxTheorem,
     NoisySumsSpec,
+    NoisySumsTheorem,
     SumGroup,
+    WorstShift,
 )
-from dplangevin.mechanisms.noisy_answers.theorem import NoisyMaxTheorem, NoisySumsTheorem, WorstShift
 from dplangevin.mechanisms.perturbation.spec import (
     OutputPerturbationTheorem,
     calibrate_output_perturbation,

@@ -19,8 +19,11 @@ from dplangevin.accounting.parts import Pure
 from dplangevin.accounting.pld import LossSum
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import NoiseDraws
-from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.noisy_answers.sparse_vector import SparseVector, SparseVectorCorrection
+from dplangevin.mechanisms.noisy_answers.mechanism import (
+    GeneralizedGaussianMechanism,
+    SparseVector,
+    SparseVectorCorrection,
+)
 
 
 def joint(k: int, share: float, hits: int, mu: float) -> CorrectedNoise:

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.dobrushin import (
+from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import (
     MIXING_FRACTIONS,
     Dobrushin,
     dobrushin_rdp,

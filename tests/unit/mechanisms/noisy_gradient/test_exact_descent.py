@@ -18,19 +18,18 @@ from scipy.special import ndtr
 
 from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.accounting.conversions import gdp_delta
-from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.plan import Plan, public_noise_grid
 from dplangevin.accounting.registry import theorems_for
-from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.audit import replay
 from dplangevin.cli.main import run_command_line as command
 from dplangevin.data import ArrayDataset
 from dplangevin.data.exact_sums import ExactSums
 from dplangevin.data.integer_grids import RowGrid
-from dplangevin.data.slope_enclosures import decimal_slopes
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.ledger import Ledger
 from dplangevin.mechanisms import exact_gradient
 from dplangevin.mechanisms.exact_gradient import public_row_grid, round_records
+from dplangevin.mechanisms.exact_minimizer import decimal_slopes
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_gradient import mechanism as descent
 from dplangevin.mechanisms.noisy_gradient.spec import STATE_GRADIENT_ERROR, NoisyGradientSpec

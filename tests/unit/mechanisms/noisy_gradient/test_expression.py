@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.noisy_gradient.options import parse_per_step
+from dplangevin.mechanisms.noisy_gradient.spec import parse_per_step
 
 
 @pytest.mark.parametrize(

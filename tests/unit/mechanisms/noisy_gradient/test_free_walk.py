@@ -12,15 +12,15 @@ from scipy.stats import binom
 
 from _registered import THEOREMS
 from dplangevin.errors import AssumptionFailed
-from dplangevin.mechanisms.noisy_gradient.free_walk import (
+from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.walk_laws import (
     BernoulliJumps,
     EpochJumps,
     bernstein_bound,
     gaussian_tails,
     walk_tails,
 )
-from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 
 FIXED = {"n": 12, "lipschitz": 1.0, "smoothness": 1.0}

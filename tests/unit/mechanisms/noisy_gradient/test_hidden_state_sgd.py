@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from dplangevin.accounting import sampled_gaussian as sg
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.block_sgd import BlockSGD
+from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import BlockSGD
 from dplangevin.mechanisms.noisy_gradient.theorems.hidden_state import (
     EveryStepShift,
     HiddenStateSGD,

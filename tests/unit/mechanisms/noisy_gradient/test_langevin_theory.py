@@ -13,13 +13,13 @@ from scipy.stats import norm
 
 from dplangevin.accounting import conversions as cv
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.mechanisms.exponential import law_guarantees
+from dplangevin.mechanisms.exponential import spec as law_guarantees
+from dplangevin.mechanisms.langevin import spec as process
 from dplangevin.mechanisms.langevin.spec import LangevinSpec, power_temperatures
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems import langevin_process as process
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import OptimalShift
-from dplangevin.papers import langevin_formulas as paper
+from dplangevin.papers import formulas as paper
 from dplangevin.problem import risk
 from dplangevin.problem.constants import Constants
 from dplangevin.sampling.langevin import geometric_weights

@@ -15,9 +15,8 @@ from dplangevin.mechanisms.noisy_gradient.lower_bounds import (
     projection_probability,
 )
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import BlockRecursion
+from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import BlockRecursion, Dobrushin
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
-from dplangevin.mechanisms.noisy_gradient.theorems.dobrushin import Dobrushin
 from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import OptimalShift, same_start_mu
 from dplangevin.mechanisms.noisy_gradient.walk_laws import (
     _advance_masses,

@@ -14,23 +14,21 @@ from dplangevin.accounting import conversions as cv
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition, StepUnits
-from dplangevin.mechanisms.noisy_gradient.theorems.epoch_shift import (
+from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import (
     CyclicShift,
+    OptimalShift,
     SecretPermutation,
     ShuffledShift,
     average_profiles,
-    cyclic_energy,
-    reused_permutation_mu,
-    shuffle_mu,
-    shuffle_restart_mu,
-)
-from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import (
-    OptimalShift,
     best_restart_mu,
+    cyclic_energy,
     expansive_mu,
     hull_energy,
     restart_mu,
+    reused_permutation_mu,
     same_start_mu,
+    shuffle_mu,
+    shuffle_restart_mu,
 )
 from dplangevin.problem.constants import Constants
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dplangevin.accounting.conversions import ORDERS
-from dplangevin.mechanisms.noisy_gradient.theorems.block_sgd import BlockTables
-from dplangevin.mechanisms.noisy_gradient.theorems.epoch_shift import average_profiles
+from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import BlockTables
+from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import average_profiles
 from dplangevin.mechanisms.noisy_gradient.theorems.random_batches import RandomBatchRun, step_renyi_curves
 
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dplangevin.accounting.opposite_mixtures import OppositeMixtures
-from dplangevin.accounting.parts import SampledGaussian
+from dplangevin.accounting.parts import OppositeMixtures, SampledGaussian
 from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms.account import account
 from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon
-from dplangevin.mechanisms.noisy_gradient.options import parse_descent_options
+from dplangevin.mechanisms.noisy_gradient.spec import parse_descent_options
 
 RUN: dict[str, Any] = {
     "n": 1000, "lipschitz": 1.0, "step_size": 0.1, "batch_size": 50, "sampling": "poisson", "delta": 1e-5,

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.block_sgd import block_profile_sgd
+from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import block_profile_sgd
 from dplangevin.mechanisms.noisy_gradient.theorems.hidden_state import (
     EveryStepShift,
     best_participation_split,

@@ -13,9 +13,10 @@ from dplangevin.accounting import sampled_gaussian as sg
 from dplangevin.accounting.conversions import ORDERS
 from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.hidden_state import HiddenStateSGD, ParticipationStart
-from dplangevin.mechanisms.noisy_gradient.theorems.varying_batches import (
+from dplangevin.mechanisms.noisy_gradient.theorems.hidden_state import (
     VARYING_NOISE_SPLITS,
+    HiddenStateSGD,
+    ParticipationStart,
     _group_multipliers,
     _split_on_levels,
     make_varying_batch_run,

@@ -15,7 +15,6 @@ from dplangevin.accounting.conversions import gdp_delta, gdp_epsilon
 from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.minimizer_tolerance import default_tolerance
 from dplangevin.mechanisms.newton import TiltedObjective, hessian_sum, minimize_certified
 from dplangevin.mechanisms.perturbation.mechanism import ObjectivePerturbation
 from dplangevin.mechanisms.perturbation.spec import (
@@ -24,6 +23,7 @@ from dplangevin.mechanisms.perturbation.spec import (
     ObjectivePerturbationTheorem,
     OutputPerturbationSpec,
     calibrate_objective_perturbation,
+    default_tolerance,
 )
 from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Softmax

@@ -15,13 +15,13 @@ from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.mechanisms import newton
-from dplangevin.mechanisms.minimizer_tolerance import default_tolerance
 from dplangevin.mechanisms.newton import TiltedObjective, hessian_sum, minimize_certified
 from dplangevin.mechanisms.perturbation.mechanism import OutputPerturbation
 from dplangevin.mechanisms.perturbation.spec import (
     OutputPerturbationSpec,
     OutputPerturbationTheorem,
     calibrate_output_perturbation,
+    default_tolerance,
     minimizer_sensitivity,
 )
 from dplangevin.problem import (

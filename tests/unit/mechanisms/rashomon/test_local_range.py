@@ -11,9 +11,8 @@ import pytest
 from dplangevin.accounting import compose
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.rashomon.calibrate import find_local_temperature, law_hit_probability
-from dplangevin.mechanisms.rashomon.local_range import LocalRange
 from dplangevin.mechanisms.rashomon.planning import plan_rashomon
-from dplangevin.mechanisms.rashomon.spec import RashomonSpec, sampler_error
+from dplangevin.mechanisms.rashomon.spec import LocalRange, RashomonSpec, sampler_error
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants
 

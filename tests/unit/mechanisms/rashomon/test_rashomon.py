@@ -19,7 +19,7 @@ from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, BudgetExceeded, InvalidParameter, NotPrivateError
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms.exponential.law_guarantees import ramp_sensitivity, threshold_sensitivity
+from dplangevin.mechanisms.exponential.spec import ramp_sensitivity, threshold_sensitivity
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.rashomon import mechanism
 from dplangevin.mechanisms.rashomon.calibrate import budget_per_draw, chain_score_mean, law_hit_probability

@@ -11,13 +11,19 @@ import pytest
 from scipy.optimize import minimize
 
 from dplangevin import DPLogisticRegression, DPPoissonRegressor
-from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.accounting.plan import public_noise_grid
 from dplangevin.audit import replay
 from dplangevin.audit.replay import ReplayResult
-from dplangevin.data import ArrayDataset, slope_enclosures
+from dplangevin.data import ArrayDataset
 from dplangevin.data.integer_grids import RowGrid, snap_point, to_integers
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.rashomon_region import flips, mechanism, minimizers, objective as objective_module
+from dplangevin.mechanisms import exact_minimizer
+from dplangevin.mechanisms.rashomon_region import (
+    mechanism,
+    minimizers,
+    objective as objective_module,
+    planning,
+)
 from dplangevin.mechanisms.rashomon_region.objective import (
     RegionObjective,
     clipped_excess_sums,
@@ -195,7 +201,7 @@ def test_slips_of_the_other_parts_are_caught(part: str, monkeypatch: pytest.Monk
         )
     else:
         name = "excess_totals"
-        module = mechanism if part == "gap" else flips
+        module = mechanism if part == "gap" else planning
         totals = minimizers.excess_totals
         monkeypatch.setattr(module, name, lambda *of: 1e5 * totals(*of))
     assert replay_region(part).refutation is not None
@@ -314,12 +320,12 @@ def test_values_are_within_their_bound_whatever_the_library(
 ) -> None:
     """Against decimals, with a logarithm that is wrong by a tenth."""
     right, rng = np.log, np.random.default_rng(0)
-    monkeypatch.setattr(slope_enclosures.np, "log", lambda values: 0.9 * right(values) + 0.01)
+    monkeypatch.setattr(exact_minimizer.np, "log", lambda values: 0.9 * right(values) + 0.01)
     loss = LOSSES[name][0]
     scores = rng.choice([0.0, 1e-12, 0.3, 5.0, 40.0, 300.0], (60, 3)) * rng.choice([-1, 1], (60, 3))
     labels = rng.integers(0, loss.score_dimension if name == "softmax" else 2, 60).astype(float)
     given = scores if name == "softmax" else scores[:, 0]
-    found = slope_enclosures.enclosed_losses(loss, given, labels)
+    found = exact_minimizer.enclosed_losses(loss, given, labels)
     with localcontext(Context(prec=60)):
         for k, label in enumerate(labels):
             own = [Decimal(float(s)) for s in np.atleast_1d(given[k])]

@@ -12,10 +12,12 @@ from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.noisy_answers.curvature import pack_symmetric, unpack_symmetric
-from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid, certified_scales, inner_radius
 from dplangevin.mechanisms.rashomon_region.objective import (
+    Ellipsoid,
     RegionObjective,
+    certified_scales,
     clipped_excess_sums,
+    inner_radius,
     majorant_curvature,
     majorant_sum,
 )

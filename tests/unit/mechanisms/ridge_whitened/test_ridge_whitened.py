@@ -11,14 +11,15 @@ import pytest
 from dplangevin import DPLinearSVC, DPLogisticRegression, plan_fit
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.ridge_whitened.coordinates import (
+from dplangevin.mechanisms.ridge_whitened.mechanism import (
     FLOOR,
     MAX_SCORE_NOISE,
     MIN_SCORE_NOISE,
     RidgeCoordinates,
     estimate_moments,
+    row_grid,
+    wants_moment,
 )
-from dplangevin.mechanisms.ridge_whitened.mechanism import row_grid, wants_moment
 from dplangevin.mechanisms.ridge_whitened.spec import PLAIN_STEP_FACTOR, RidgeWhitenedSpec
 
 STATED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "data_norm": 1.0, "fit_intercept": False}

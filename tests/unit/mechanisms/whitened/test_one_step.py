@@ -19,12 +19,14 @@ from dplangevin.mechanisms.whitened import one_step
 from dplangevin.mechanisms.whitened.curvature import (
     SLOPE_STEPS,
     CurvatureLimit,
+    EllipticalRows,
     WhitenedCurvature,
+    describe_rows,
+    limit_curvature,
     release_curvature,
     sum_curvatures,
     sum_exact_curvatures,
 )
-from dplangevin.mechanisms.whitened.elliptical_rows import EllipticalRows, describe_rows, limit_curvature
 from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
 from dplangevin.mechanisms.whitened.one_step import DescentRecord, OneStepEstimate, estimate_one_step
 from dplangevin.mechanisms.whitened.whitening import (

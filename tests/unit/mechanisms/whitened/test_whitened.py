@@ -59,7 +59,7 @@ from dplangevin.mechanisms.whitened.whitening import (
 from dplangevin.planner.fit_plan import MODELS, Request
 from dplangevin.planner.rules import MomentBudget
 from dplangevin.problem import DataBounds, Logistic, Problem
-from dplangevin.report.curve import steps_rows
+from dplangevin.report.plots import steps_rows
 
 EXTRA: dict[str, dict[str, Any]] = {
     "poisson": {"target_bounds": (0.0, 20.0)},

@@ -14,9 +14,8 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.opposite_mixtures import OppositeMixtures
-from dplangevin.accounting.parts import Gaussian, PrivacyPart, SampledGaussian
-from dplangevin.accounting.theorem import Theorem, round_up
+from dplangevin.accounting.parts import Gaussian, OppositeMixtures, PrivacyPart, SampledGaussian
+from dplangevin.accounting.plan import Theorem, round_up
 from dplangevin.mechanisms.noisy_gradient.spec import STATE_GRADIENT_ERROR, NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 

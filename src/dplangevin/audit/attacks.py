@@ -1,4 +1,4 @@
-"""Attacks by scores: many runs on two neighbouring data sets, or one run with many canaries, with a stated confidence.
+"""Attacks by scores on canaries, of many runs or of one, and what they prove about the claim of an audit.
 
 In a one-run audit each canary is included by a fair coin, and the coins are guessed from a single run.
 """
@@ -7,19 +7,310 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtr, ndtri
 from scipy.stats import beta, binom
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._search import bisect_integers, bisect_safe_side, expand_bracket
 from dplangevin.accounting import conversions as cv
-from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.audit.claim import AuditResult, TradeOffCurve, as_guarantee, trade_off_curve
+from dplangevin.accounting.guarantee import Guarantee, NotPrivate
+from dplangevin.accounting.parts import Approximate, Gaussian, PrivacyPart, Pure
 from dplangevin.errors import InvalidParameter
+from dplangevin.problem import Problem
+
+Records = tuple[Floats, Floats]
+Score = Callable[[Floats], Floats]
+_TILT_SINE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Canary:
+    """Two neighbouring data sets (X, y), and optionally a score of released vectors.
+
+    Parameters
+    ----------
+    name : of the canary.
+    first, second : the data sets.
+    score : maps released vectors [runs, dimension] to [runs]; None learns a direction from runs that do not certify.
+    """
+
+    name: str
+    first: Records
+    second: Records
+    score: Score | None = None
+
+
+@dataclass(frozen=True)
+class _CanaryBuilder:
+    """Builds pairs of neighbouring data sets for one problem."""
+
+    problem: Problem
+
+    @property
+    def label_low(self) -> float:
+        return self.problem.bounds.label_range[0]
+
+    @property
+    def label_high(self) -> float:
+        return self.problem.bounds.label_range[1]
+
+    def longest_row(self, *entries: float) -> Floats:
+        """Return a row of the largest admissible norm in the direction of these first entries."""
+        row = np.zeros(self.problem.n_features)
+        row[: len(entries)] = entries[: len(row)]
+        length = float(np.linalg.norm(row))
+        return row * (self.problem.bounds.data_norm / length if length else 0.0)
+
+    def blank_records(self) -> Records:
+        """Return rows of zeros whose labels cancel."""
+        count = self.problem.n - 1
+        labels = np.where(np.arange(count) % 2, self.label_low, self.label_high)
+        return np.zeros((count, self.problem.n_features)), labels
+
+    def repeated_records(self, row: Floats, label: float) -> Records:
+        count = self.problem.n - 1
+        return np.tile(row, (count, 1)), np.full(count, label)
+
+    def build_pair(
+        self,
+        name: str,
+        others: Records,
+        one: tuple[Floats, float],
+        other: tuple[Floats, float],
+        at: int | None = None,
+    ) -> Canary:
+        """Return the pair of `others` with record `one` and with record `other` (add-remove: without it).
+
+        at : index of the differing record; None puts it last.
+        """
+        position = len(others[1]) if at is None else at
+
+        def with_record(record: tuple[Floats, float]) -> Records:
+            return np.insert(others[0], position, record[0], axis=0), np.insert(
+                others[1], position, record[1]
+            )
+
+        second = with_record(other) if self.problem.adjacency == "replace-one" else others
+        return Canary(name=name, first=with_record(one), second=second)
+
+
+def make_canaries(problem: Problem) -> tuple[Canary, ...]:
+    """Return the named canaries of a problem; a longest row is one of the largest admissible norm.
+
+    worst-direction : a longest row whose label is exchanged, among rows of zeros; in the first batch.
+    last-batch : the same record at the end, in the last of cyclic batches.
+    mislabelled : a wrong label among correctly labelled longest rows in every coordinate.
+    blank : a longest row against a row of zeros (replace-one only).
+    common-drift : the others move theta so that both versions of the record have gradients at the clipping bound.
+    corner : the others push theta into a corner of the set, the record pulls it out.
+    """
+    if not isinstance(problem, Problem):
+        raise InvalidParameter(f"problem must be a Problem, got {type(problem).__name__}.")
+    builder = _CanaryBuilder(problem)
+    low, high, along = builder.label_low, builder.label_high, builder.longest_row(1.0)
+    diagonal = builder.longest_row(*np.ones(problem.n_features))
+    spread = np.array(
+        [
+            builder.longest_row(*np.eye(problem.n_features)[i % problem.n_features])
+            for i in range(problem.n - 1)
+        ]
+    )
+    spread = spread.reshape(problem.n - 1, problem.n_features)
+    tilt = math.sqrt(1 - _TILT_SINE**2)
+    drift = builder.longest_row(0.0, 1.0) if problem.n_features > 1 else along
+    above, below = (
+        builder.longest_row(tilt, sign * _TILT_SINE) if problem.n_features > 1 else along for sign in (1, -1)
+    )
+    pairs = [
+        builder.build_pair("worst-direction", builder.blank_records(), (along, high), (along, low), at=0),
+        builder.build_pair("last-batch", builder.blank_records(), (along, high), (along, low)),
+        builder.build_pair(
+            "mislabelled", (spread, np.full(problem.n - 1, high)), (along, low), (along, high)
+        ),
+        builder.build_pair(
+            "common-drift", builder.repeated_records(drift, high), (above, low), (below, high)
+        ),
+        builder.build_pair(
+            "corner", builder.repeated_records(diagonal, high), (diagonal, low), (diagonal, high)
+        ),
+    ]
+    if problem.adjacency == "replace-one":
+        pairs.append(
+            builder.build_pair(
+                "blank", builder.blank_records(), (along, high), (np.zeros(problem.n_features), high)
+            )
+        )
+    return tuple(pairs)
+
+
+def are_neighbors(first: Records, second: Records) -> bool:
+    """Return whether two data sets differ in at most one record (replaced, added or removed)."""
+    longer, shorter = (first, second) if len(first[1]) >= len(second[1]) else (second, first)
+    rows, others = (np.column_stack([X, y]) for X, y in (longer, shorter))
+    if rows.shape[1] != others.shape[1]:
+        return False
+    if len(rows) == len(others):
+        return int(np.sum(np.any(rows != others, axis=1))) <= 1
+    if len(rows) != len(others) + 1:
+        return False
+    differs = np.flatnonzero(np.any(rows[:-1] != others, axis=1))
+    return differs.size == 0 or bool(np.array_equal(np.delete(rows, differs[0], axis=0), others))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditResult:
+    """Lower bounds on the privacy loss of a run, and whether they refute its claim.
+
+    Parameters
+    ----------
+    epsilon_lower : no claim of (epsilon, delta) with a smaller epsilon holds, with the stated confidence.
+    mu_lower : no claim of mu-GDP with a smaller mu holds, with the same confidence.
+    refuted : whether the claim itself is false, with the same confidence. One test decides: the best threshold against
+        the claim's whole trade-off curve, which for a GDP claim is the test on mu.
+    delta, confidence, runs : of the audit; confidence 1 where densities were integrated instead of sampled.
+    method, canary : method of the attack, and the pair of neighbouring data sets.
+    claimed : the claim as JSON data (None when nothing was claimed).
+    exact_ratio : exact value over claimed value (in mu, or in epsilon), where the exact distribution is known.
+    tested : size and power (FPR and TPR) of the deciding test, both rounded to the safe side.
+    measured, allowed : points (size, power) measured, and allowed by the claim, for plots.
+    """
+
+    epsilon_lower: float
+    mu_lower: float
+    delta: float
+    confidence: float
+    runs: int
+    refuted: bool
+    method: str = "many-run"
+    canary: str = ""
+    claimed: dict[str, Any] | None = None
+    exact_ratio: float | None = None
+    tested: tuple[float, float] = (1.0, 0.0)
+    measured: tuple[tuple[float, float], ...] = field(default=(), repr=False)
+    allowed: tuple[tuple[float, float], ...] = field(default=(), repr=False)
+
+    @property
+    def claimed_epsilon(self) -> float | None:
+        """The claimed epsilon at the audit's delta."""
+        return None if self.claimed is None else float(self.claimed["epsilon"])
+
+    @property
+    def claimed_mu(self) -> float | None:
+        """The claimed mu, when the claim is Gaussian."""
+        return None if self.claimed is None else self.claimed["mu"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        return {
+            "epsilon_lower": self.epsilon_lower,
+            "mu_lower": self.mu_lower,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "runs": self.runs,
+            "refuted": self.refuted,
+            "method": self.method,
+            "canary": self.canary,
+            "claimed": self.claimed,
+            "exact_ratio": self.exact_ratio,
+            "tested": {"false_positive_rate": self.tested[0], "true_positive_rate": self.tested[1]},
+        }
+
+
+_N_CURVE_POINTS = 64
+_MIN_DELTA = 1e-7
+
+
+def as_guarantee(
+    claim: Guarantee | tuple[float, float] | None, adjacency: str = "replace-one"
+) -> Guarantee | None:
+    """Return the claim as a Guarantee; a pair (epsilon, delta) claims that pair and nothing more."""
+    if claim is None or isinstance(claim, Guarantee):
+        return claim
+    if isinstance(claim, NotPrivate):
+        raise InvalidParameter(f"claim has no guarantee ({claim.reason}); pass claim=None to only measure.")
+    try:
+        epsilon, delta = claim
+    except (TypeError, ValueError):
+        raise InvalidParameter(
+            f"claim must be a Guarantee or a pair (epsilon, delta), got {claim!r}."
+        ) from None
+    epsilon = _check.check_nonnegative("the epsilon of claim", epsilon)
+    part: PrivacyPart = Pure(value=epsilon)
+    if delta != 0:
+        part = Approximate(value=epsilon, slack=_check.check_open_unit("the delta of claim", delta))
+    return _claimed_guarantee(part, adjacency, delta)
+
+
+def gaussian_claim(mu: float, delta: float, adjacency: str = "replace-one") -> Guarantee:
+    """Return the claim of mu-GDP, reported at delta; it bounds every test, and is tested by mu."""
+    return _claimed_guarantee(
+        Gaussian(mu=_check.check_positive("mu", mu)), adjacency, _check.check_open_unit("delta", delta)
+    )
+
+
+def _claimed_guarantee(part: PrivacyPart, adjacency: str, delta: float) -> Guarantee:
+    return Guarantee(
+        parts=(part,),
+        adjacency=_check.check_choice("adjacency", adjacency, ("replace-one", "add-remove")),
+        release="stated by the user",
+        theorem="none: a claim to be tested",
+        reference="",
+        at_delta=delta,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TradeOffCurve:
+    """The largest power that a claim allows a test of each size, in either direction.
+
+    From (eps, delta) for every eps: power <= min over eps of delta + e^eps size and of
+    1 - e^-eps (1 - delta - size). A mu-GDP claim allows Phi(Phi^-1(size) + mu). A finite grid of eps is weaker than
+    the whole profile, so it allows more, never less (Dong, Roth and Su 2022, proposition 2.4 and section 2.4).
+    """
+
+    epsilons: Floats
+    deltas: Floats
+    mu: float | None
+
+    def power(self, size: ArrayLike) -> Floats:
+        """Return the largest power (TPR) allowed at this size (FPR)."""
+        alpha = np.asarray(size, float)
+        if self.mu is not None:
+            return np.asarray(ndtr(ndtri(alpha) + self.mu))
+        column, deltas = alpha[..., None], self.deltas
+        with np.errstate(over="ignore"):
+            first = deltas + np.exp(self.epsilons) * column
+            second = 1 - np.exp(-self.epsilons) * (1 - deltas - column)
+        return np.asarray(np.clip(np.minimum(first, second).min(axis=-1), 0.0, 1.0))
+
+
+def trade_off_curve(claim: Guarantee) -> TradeOffCurve:
+    """Return the trade-off curve of a guarantee."""
+    mu = claim.mu
+    if mu is not None:
+        return TradeOffCurve(epsilons=np.zeros(0), deltas=np.zeros(0), mu=mu)
+    max_epsilon = claim.epsilon(0.0)
+    if not math.isfinite(max_epsilon):
+        max_epsilon = claim.epsilon(max(_MIN_DELTA, 2 * claim.extra_delta))
+    if not math.isfinite(max_epsilon):
+        max_epsilon = 50.0
+    grid = np.linspace(0.0, max_epsilon, _N_CURVE_POINTS)
+    grid = np.unique(np.concatenate([grid, _reported_epsilon(claim)]))
+    return TradeOffCurve(epsilons=grid, deltas=np.array([claim.delta(float(eps)) for eps in grid]), mu=None)
+
+
+def _reported_epsilon(claim: Guarantee) -> Floats:
+    """Return the epsilon at the claim's own delta, so that the grid contains it."""
+    delta: Any = claim.at_delta
+    epsilon = claim.epsilon(delta) if delta else math.inf
+    return np.array([epsilon] if math.isfinite(epsilon) else [])
+
 
 Gain = Callable[[Floats, Floats], Floats]
 _N_CUTS = 250
