@@ -30,7 +30,7 @@ OTHER_MECHANISMS: tuple[tuple[str, str, str], ...] = (
     ("pure_rows", "combined_weights = weights if block.weights is None else weights * block.weights", "combined_weights = weights if block.weights is None else block.weights"),
     ("rewritten", "transformed._problem, transformed.within_bounds = self._problem, False", "transformed._problem = self._problem"),
     ("rewritten", "return clipped if block.weights is None else clipped * block.weights", "return clipped if block.weights is None else block.weights"),
-    ("rewritten_parts", "transformed.within_bounds = False", "transformed.within_bounds = True"),
+    ("rewritten_parts", "has_weights=True, within_bounds=False)", "has_weights=True, within_bounds=True)"),
     ("wishart", "rng.standard_normal((2, size, size + 1))", "rng.standard_normal((2, size, size))"),
     ("wishart", "(first @ first.T - second @ second.T) * (scale / 2)", "(first @ first.T - second @ second.T) * (scale / 4)"),
     ("learned_schedule", "n_changed_records = 2 if self.adjacency == \"replace-one\" else 1", "n_changed_records = 1"),

@@ -55,7 +55,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     # cells, clipping and weights
     ("clipping", "_clip_rows(features, self.data_norm, rows)", "rows[...] = features"),
     ("clipping", "np.clip(_as_numeric_array(\"weights\", weights, 1), 0.0, self.weight_bound)", "_as_numeric_array(\"weights\", weights, 1)"),
-    ("clipping", "return rows, np.clip(labels, *self.label_range), clipped_weights", "return rows, labels, clipped_weights"),
+    ("clipping", "return np.clip(labels, *self.label_range), clipped_weights", "return labels, clipped_weights"),
     # payment
     ("payment", "    check_rows_per_person(ledger, rows_per_person)\n", ""),
     ("payment", "    check_strict_dataset(ledger, plan)\n", ""),

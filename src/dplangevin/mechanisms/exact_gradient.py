@@ -98,10 +98,10 @@ def release_gradient(
     loss = problem.loss
     if quadratic is not None and batch is None and transform is not None and has_full_limits(data, transform):
         exact, scale = quadratic.gradient(theta, transform), divisor * transform.bound
-        return add_rounded_gaussian_noise(exact.whole, exact.exponents, noise_std * scale, source) / scale
-    compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
-    compiled = compiled and _repays_import(data.n_bytes)
-    slopes = loss.slopes_in_place if loss.slope_formula is None else loss.slope_formula
-    exact = sums.gradient(slopes, loss.slope_bound, theta, transform, batch, compiled=compiled)
-    scale = sums.gradient_scale(divisor, loss.slope_bound, problem.bounds.weight_bound, transform)
+    else:
+        compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
+        compiled = compiled and _repays_import(data.n_bytes)
+        slopes = loss.slopes_in_place if loss.slope_formula is None else loss.slope_formula
+        exact = sums.gradient(slopes, loss.slope_bound, theta, transform, batch, compiled=compiled)
+        scale = sums.gradient_scale(divisor, loss.slope_bound, problem.bounds.weight_bound, transform)
     return add_rounded_gaussian_noise(exact.whole, exact.exponents, noise_std * scale, source) / scale
