@@ -23,7 +23,7 @@ from dplangevin.estimators import (
 )
 from dplangevin.ledger import Ledger
 from dplangevin.problem import Logistic
-from dplangevin.rashomon import RashomonRegion, region as exact_region
+from dplangevin.rashomon import RashomonRegion, exact_region
 from dplangevin.report.document import write_document
 from dplangevin.report.region import region_document
 

@@ -21,7 +21,7 @@ from dplangevin.mechanisms.rashomon_region.planning import (
     smallest_totals,
 )
 from dplangevin.problem import DataBounds, Logistic, Problem
-from dplangevin.rashomon import RashomonRegion, region
+from dplangevin.rashomon import RashomonRegion, exact_region
 
 RNG = np.random.default_rng(3)
 N = 1500
@@ -65,7 +65,7 @@ def test_totals_are_the_flip_costs_up_to_the_tolerance(ridge: float) -> None:
     objective, problem = of(N, ridge=ridge)
     data, centre, rho = ArrayDataset(X, Y.astype(float), problem), np.array([3.0, 0.5]), 6.0
     totals = flip_totals(data, objective, centre, PUBLIC, rho) * max_loss_difference(objective, rho) / N
-    exact = region(logistic(alpha=ridge), X, Y, 0.1, inputs=PUBLIC, reference=centre, ranges=False)
+    exact = exact_region(logistic(alpha=ridge), X, Y, 0.1, inputs=PUBLIC, reference=centre, ranges=False)
     best = -exact.gap  # where the best model itself decides otherwise, the cost is negative
     truth = np.where(exact.flip_costs > 0, exact.flip_costs, np.nan)
     assert np.nanmax(np.abs(totals - truth)) <= FLIP_TOLERANCE * rho / N
@@ -137,7 +137,7 @@ def test_levels_as_people_get_them(model: Any) -> None:
     parts = (plan.center, plan.curvature, plan.slack, plan.flips)
     assert plan.guarantee.mu == pytest.approx(math.hypot(*(part.guarantee.mu or math.nan for part in parts)))
     assert [level.fraction for level in made.flip_levels_] == [0.1, 0.5]
-    exact = region(model, X, Y, 0.1, inputs=PUBLIC, reference=made.center_, ranges=False).flip_costs
+    exact = exact_region(model, X, Y, 0.1, inputs=PUBLIC, reference=made.center_, ranges=False).flip_costs
     for level in made.flip_levels_:
         assert level.low <= np.sort(exact)[level.count - 1] <= level.high + 1e-9
         assert level.low == 0 or level.high - level.low == pytest.approx(made.plan_.level_width)

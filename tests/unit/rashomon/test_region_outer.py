@@ -24,7 +24,7 @@ from dplangevin.mechanisms.rashomon_region.objective import (
 )
 from dplangevin.mechanisms.rashomon_region.planning import noise_eigenvalue_bound
 from dplangevin.problem import DataBounds, Logistic, Problem
-from dplangevin.rashomon import RashomonRegion, region as exact_region
+from dplangevin.rashomon import RashomonRegion, exact_region
 
 N = 8000
 RNG = np.random.default_rng(0)

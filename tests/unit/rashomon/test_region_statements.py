@@ -26,7 +26,7 @@ from dplangevin.problem import (
     SmoothedPinball,
     Squared,
 )
-from dplangevin.rashomon import RashomonRegion, RashomonSampler, region as exact_region
+from dplangevin.rashomon import RashomonRegion, RashomonSampler, exact_region
 
 RNG = np.random.default_rng(7)
 N = 3000
