@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.special import ndtr
 
-from dplangevin.accounting import sampled_gaussian as sg
+from dplangevin.accounting import conversions as cv, sampled_gaussian as sg
+from dplangevin.accounting.compose import compose_delta, compose_epsilon, compose_pld
 from dplangevin.accounting.conversions import ORDERS
 from dplangevin.accounting.parts import SampledGaussian
 from dplangevin.errors import InvalidParameter
@@ -227,3 +228,17 @@ def test_whole_grid_is_faster_than_the_public_accountant():
     event = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
     theirs = best(lambda: rdp.RdpAccountant().compose(event, 1000))
     assert best(lambda: sg.renyi_without_replacement(ORDERS, 0.01, 1.0)) < theirs
+
+
+def test_no_delta_is_below_what_fourier_transforms_round() -> None:
+    """Where the truth is far below 1e-15 their sums come out negative: no epsilon follows from such a delta."""
+    part = SampledGaussian(rate=2 / 23, noise_multiplier=3.349, sampling="without-replacement", count=40)
+    losses, epsilons = compose_pld((part,)), (1.0, 2.0, 4.0, 8.0)
+    assert losses is not None
+    assert min(losses.get_delta_for_epsilon(epsilon) for epsilon in epsilons) < 0
+    deltas = [compose_delta((part,), epsilon) for epsilon in epsilons]
+    assert min(deltas) > 0
+    assert deltas == sorted(deltas, reverse=True)
+    # where sums are no more than rounding, another bound answers
+    renyi = cv.rdp_epsilon(ORDERS, 40 * part.rdp(ORDERS), 1e-14)
+    assert compose_epsilon((part,), 1e-14) == pytest.approx(renyi, rel=1e-9)
