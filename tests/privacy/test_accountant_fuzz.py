@@ -147,7 +147,7 @@ def _forget_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (optimal_shift, optimal_shift, composition):
+    for module in (optimal_shift, composition):
         monkeypatch.setattr(module, "round_up", lambda value: 0.999 * round_up(value))
 
 
@@ -158,30 +158,30 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
         for family, draw in (
             ("noisy_gradient.theorems.composition", sets.exact_descent),
             ("rashomon_region.spec", others.slack),
-            ("noisy_answers.theorem", others.sums),
-            ("noisy_answers.theorem", others.counts),
+            ("noisy_answers.spec", others.sums),
+            ("noisy_answers.spec", others.counts),
             ("whitened.spec", others.whitened),
             ("ridge_whitened.spec", others.ridge_whitened),
-            ("noisy_gradient.theorems.langevin_process", diffusion),
+            ("langevin.spec", diffusion),
             ("whitened_objective.spec", others.whitened_objective),
             ("underdamped.spec", others.underdamped),
             ("learned_schema.spec", others.learned),
             ("moments.spec", others.moments),
             ("mirror_descent.spec", others.mirror),
             ("perturbation.spec", others.minimiser),
-            ("noisy_answers.theorem", others.noisy_max),
-            ("exponential.law_guarantees", others.draw),
+            ("noisy_answers.spec", others.noisy_max),
+            ("exponential.spec", others.draw),
         )
     ]
     + [
-        ("exponential.law_guarantees", sets.rashomon_draws, 0.8),
-        ("exponential.law_guarantees", sets.iterated, 0.8),
+        ("exponential.spec", sets.rashomon_draws, 0.8),
+        ("exponential.spec", sets.iterated, 0.8),
         (
-            "noisy_gradient.theorems.langevin_process",
+            "langevin.spec",
             sets.rashomon_chains,
             0.7,
         ),  # half of the steps may be all
-        ("noisy_answers.theorem", sets.sparse_vector, 0.5),
+        ("noisy_answers.spec", sets.sparse_vector, 0.5),
         ("perturbation.spec", others.logistic_minimiser, 0.97),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 from _registered import THEOREMS
 from dplangevin.accounting.parts import Approximate, Gaussian, Profile, RenyiCurve
-from dplangevin.mechanisms.exponential import mechanism, spec as draws, spec as law_guarantees
+from dplangevin.mechanisms.exponential import mechanism, spec as exponential_spec
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.moments import mechanism as sufficient_statistics
@@ -131,14 +131,16 @@ def test_random_batch_numbers() -> None:
 def test_sensitivities_of_scores() -> None:
     """Delta = 2 / 10, M = 2."""
     constants = Constants(n=10, lipschitz=1.0, smoothness=2.0, strong_convexity=0.5, diameter=4.0)
-    assert law_guarantees.threshold_sensitivity(constants, 0.25, 50.0, True) == pytest.approx(1.2, rel=1e-12)
-    assert law_guarantees.threshold_sensitivity(constants, 0.25, 50.0, False) == pytest.approx(50.0)
-    assert law_guarantees.ramp_sensitivity(constants, 0.5, 3.0, 0.1) == pytest.approx(
+    assert exponential_spec.threshold_sensitivity(constants, 0.25, 50.0, True) == pytest.approx(
+        1.2, rel=1e-12
+    )
+    assert exponential_spec.threshold_sensitivity(constants, 0.25, 50.0, False) == pytest.approx(50.0)
+    assert exponential_spec.ramp_sensitivity(constants, 0.5, 3.0, 0.1) == pytest.approx(
         0.2 + 3 * (0.8 + 0.1) / 0.5, rel=1e-12
     )
-    (part,) = law_guarantees.log_sobolev_guarantee(constants, 3.0, 0.5, 2.0).parts
+    (part,) = exponential_spec.log_sobolev_guarantee(constants, 3.0, 0.5, 2.0).parts
     assert part.rho == pytest.approx(1.5**2 / 4, rel=1e-8)  # type: ignore[attr-defined]
-    assert law_guarantees.gibbs_guarantee(constants, 8.0).mu == pytest.approx(0.2 * 4, rel=1e-8)
+    assert exponential_spec.gibbs_guarantee(constants, 8.0).mu == pytest.approx(0.2 * 4, rel=1e-8)
     assert total_ridge(constants) == pytest.approx(5.0, rel=1e-12)
     # Holley and Stroock: exp(beta plateau) / (beta m), or diameter^2 / pi^2
     assert poincare_bound(replace(constants, diameter=100.0), 2.0, 0.25) == pytest.approx(
@@ -206,10 +208,10 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_pure_chain_pays_for_its_density_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "chain_sup_norm", lambda constants, spec: 0.5)
+    monkeypatch.setattr(exponential_spec, "chain_sup_norm", lambda constants, spec: 0.5)
     constants = Constants(n=10, lipschitz=1.0, diameter=1.0)
     spec = ExponentialSpec(inverse_temperature=5.0, tier="pure", step_size=0.1, n_steps=9)
-    spent = draws.ExponentialMechanismTheorem().certify(constants, spec).epsilon(0.0)
+    spent = exponential_spec.ExponentialMechanismTheorem().certify(constants, spec).epsilon(0.0)
     assert spent == pytest.approx(5.0 * 0.2 + math.log(1.5 / 0.5), rel=1e-6)
 
 

@@ -185,7 +185,7 @@ def test_a_pinned_theorem_gets_the_run_it_is_about() -> None:
     fit_plan = plan_for(theorem="optimal-shift")
     spec = descent_of(fit_plan)
     assert fit_plan.plan.guarantee.theorem == "optimal-shift"
-    assert (spec.release, spec.momentum) == ("last-iterate", False)
+    assert (spec.release, spec.momentum) == ("last-state", False)
     assert fit_plan.plan.constants.strong_convexity > 0
     assert fit_plan.plan.guarantee.composition is not None
     assert fit_plan.plan.guarantee.epsilon() < fit_plan.plan.guarantee.composition.epsilon()

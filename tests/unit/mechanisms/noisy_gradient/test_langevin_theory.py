@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from dplangevin.accounting import conversions as cv
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.mechanisms.exponential import spec as law_guarantees
+from dplangevin.mechanisms.exponential import spec as exponential_spec
 from dplangevin.mechanisms.langevin import spec as process
 from dplangevin.mechanisms.langevin.spec import LangevinSpec, power_temperatures
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
@@ -166,7 +166,7 @@ def test_gradient_inside_the_set():
     theta = np.linspace(-1, 1, 200_001)
     largest = np.max(np.abs(theta[theta**2 / 2 <= 0.05]))
     here = bare(1e-9, m=1.0, smoothness=1.0)
-    allowed = law_guarantees.threshold_sensitivity(here, 0.05, 1.0, interior_minimizers=True)
+    allowed = exponential_spec.threshold_sensitivity(here, 0.05, 1.0, interior_minimizers=True)
     assert largest == pytest.approx(0.316228, rel=1e-4)
     assert largest <= allowed
     assert math.sqrt(0.05 / 2) == pytest.approx(0.158114, rel=1e-4)
@@ -176,10 +176,10 @@ def test_printed_sensitivity_is_never_used():
     """E5: equation (9) is below 2 L/n + sqrt(2 M psi) where both terms matter."""
     here = constants(n=100, diameter=20.0)
     for psi in (1e-6, 1e-4, 1e-2):
-        ours = law_guarantees.threshold_sensitivity(here, psi, 10.0, interior_minimizers=True)
+        ours = exponential_spec.threshold_sensitivity(here, psi, 10.0, interior_minimizers=True)
         assert ours == pytest.approx(2 / 100 + math.sqrt(2 * 0.26 * psi))
     psi = 2 * (1 / 100) ** 2 / 0.26
-    assert paper.paper_threshold_sensitivity(1.0, 100, 0.26, psi) < law_guarantees.threshold_sensitivity(
+    assert paper.paper_threshold_sensitivity(1.0, 100, 0.26, psi) < exponential_spec.threshold_sensitivity(
         here, psi, 10.0, interior_minimizers=True
     )
 
@@ -199,13 +199,15 @@ def test_thresholded_gibbs():
     for beta, worst, rho in [(20, 0.028572, 3.646), (100, 0.227136, 91.15)]:
         measured = max(_pair_thresholded_divergence(beta, 0.05, 0.05, a) / a for a in orders)
         assert measured == pytest.approx(worst, rel=2e-3)
-        sensitivity = law_guarantees.threshold_sensitivity(here, 0.05, 10.0, interior_minimizers=True)
-        c = law_guarantees.log_sobolev_constant(beta, 1.0, 0.05)
-        bound = law_guarantees.log_sobolev_guarantee(here, beta, sensitivity, c).parts[0].rho
+        sensitivity = exponential_spec.threshold_sensitivity(here, 0.05, 10.0, interior_minimizers=True)
+        c = exponential_spec.log_sobolev_constant(beta, 1.0, 0.05)
+        bound = exponential_spec.log_sobolev_guarantee(here, beta, sensitivity, c).parts[0].rho
         assert bound == pytest.approx(rho, rel=1e-3)
         assert measured <= bound
     exact = (
-        law_guarantees.log_sobolev_guarantee(here, 20.0, 0.05, law_guarantees.log_sobolev_constant(20.0, 1.0))
+        exponential_spec.log_sobolev_guarantee(
+            here, 20.0, 0.05, exponential_spec.log_sobolev_constant(20.0, 1.0)
+        )
         .parts[0]
         .rho
     )
@@ -215,12 +217,12 @@ def test_thresholded_gibbs():
 
 def test_thresholded_gibbs_takes_the_smaller_bound():
     here = constants()
-    loose = law_guarantees.thresholded_gibbs_guarantee(here, 7500.0, 0.05, 1.01, interior_minimizers=True)
+    loose = exponential_spec.thresholded_gibbs_guarantee(here, 7500.0, 0.05, 1.01, interior_minimizers=True)
     assert loose.kind == "bounded-range"
-    sharp = law_guarantees.thresholded_gibbs_guarantee(here, 7500.0, 0.0, 1.01, interior_minimizers=True)
+    sharp = exponential_spec.thresholded_gibbs_guarantee(here, 7500.0, 0.0, 1.01, interior_minimizers=True)
     assert sharp.kind == "rdp"
     assert sharp.parts[0].rho == pytest.approx(0.057735**2 / 2, rel=1e-4)
-    worse = law_guarantees.thresholded_gibbs_guarantee(
+    worse = exponential_spec.thresholded_gibbs_guarantee(
         here, 7500.0, 0.0, 1.01, interior_minimizers=True, minimum_error=1e-4
     )
     assert worse.epsilon(1e-6) > sharp.epsilon(1e-6)
@@ -238,10 +240,10 @@ def test_theorem_2_7_pays_for_draws_that_miss(x, psi, m, condition, n):
     """rho >= x e^x (x = beta psi <= 1) and e x^2 beyond, for every n: a hit bound of 1/2 costs epsilon 14 at 1e-6."""
     here = Constants(n=n, lipschitz=1.0, smoothness=m * condition, strong_convexity=m, diameter=2 / m)
     full = max(2.0, math.sqrt(2 * m * psi))  # some point has F = F* + psi
-    steep = law_guarantees.threshold_sensitivity(here, psi, full, interior_minimizers=True)
+    steep = exponential_spec.threshold_sensitivity(here, psi, full, interior_minimizers=True)
     rho = (
-        law_guarantees.log_sobolev_guarantee(
-            here, x / psi, steep, law_guarantees.log_sobolev_constant(x / psi, m, psi)
+        exponential_spec.log_sobolev_guarantee(
+            here, x / psi, steep, exponential_spec.log_sobolev_constant(x / psi, m, psi)
         )
         .parts[0]
         .rho
@@ -274,7 +276,7 @@ def test_thresholded_laws_of_neighbours_stay_close(beta, psi):
 def test_boundary_minimiser():
     """T13 and E6: F = theta on [0, 1]: the thresholded gradient jumps by 1 although M = 0."""
     here = bare(1e-6, smoothness=1e-9, diameter=1.0)
-    assert law_guarantees.threshold_sensitivity(here, 0.1, 1.0, interior_minimizers=False) == 1.0
+    assert exponential_spec.threshold_sensitivity(here, 0.1, 1.0, interior_minimizers=False) == 1.0
 
 
 def test_thresholds_need_convexity():
@@ -289,17 +291,17 @@ def test_thresholds_need_convexity():
     assert formula == pytest.approx(0.49, abs=0.005)
     assert np.max(np.abs(fields[0] - fields[1])) > 10
     with pytest.raises(AssumptionFailed, match="not convex"):
-        law_guarantees.threshold_sensitivity(
+        exponential_spec.threshold_sensitivity(
             bare(4e-4, smoothness=60.0, diameter=2.0, convex=False), 0.002, 12.0, True
         )
 
 
 def test_log_sobolev_constants():
-    assert law_guarantees.log_sobolev_constant(10, 0.5) == 5.0
-    assert law_guarantees.log_sobolev_constant(10, 0.5, 0.05) == pytest.approx(5 * math.exp(-0.5))
-    assert law_guarantees.log_sobolev_constant(10, 0.5, 0.3) == pytest.approx(0.5 / (math.e * 0.3))
-    assert law_guarantees.log_sobolev_constant(10, 0.5, 0.1) == pytest.approx(0.5 / (math.e * 0.1))
-    assert law_guarantees.log_sobolev_constant(10, 0.5, 0.05, smoothing=0.01) == pytest.approx(
+    assert exponential_spec.log_sobolev_constant(10, 0.5) == 5.0
+    assert exponential_spec.log_sobolev_constant(10, 0.5, 0.05) == pytest.approx(5 * math.exp(-0.5))
+    assert exponential_spec.log_sobolev_constant(10, 0.5, 0.3) == pytest.approx(0.5 / (math.e * 0.3))
+    assert exponential_spec.log_sobolev_constant(10, 0.5, 0.1) == pytest.approx(0.5 / (math.e * 0.1))
+    assert exponential_spec.log_sobolev_constant(10, 0.5, 0.05, smoothing=0.01) == pytest.approx(
         5 * math.exp(-0.6)
     )
 
@@ -350,7 +352,7 @@ def test_ramp_sensitivity():
             worst = max(worst, np.max(np.abs(slopes[0] - slopes[1])))
         assert worst == pytest.approx(measured, rel=2e-3)
         here = Constants(n=n, lipschitz=2.0, smoothness=1.0, strong_convexity=1.0, diameter=2.0)
-        ours = law_guarantees.ramp_sensitivity(here, 0.05, 2.0)
+        ours = exponential_spec.ramp_sensitivity(here, 0.05, 2.0)
         assert worst <= ours == pytest.approx(bound, rel=1e-9)
 
 
@@ -360,17 +362,17 @@ def test_ramp_sensitivity():
 def test_gibbs_temperature():
     """T39: n = 3e4, m = .01, (1, 1e-6): 126065.2."""
     mu = cv.gdp_mu(1.0, 1e-6)
-    beta = law_guarantees.gibbs_temperature(constants(), mu)
+    beta = exponential_spec.gibbs_temperature(constants(), mu)
     assert beta == pytest.approx(126065.2, rel=1e-6)
-    assert law_guarantees.gibbs_guarantee(constants(), beta).epsilon(1e-6) <= 1.0
+    assert exponential_spec.gibbs_guarantee(constants(), beta).epsilon(1e-6) <= 1.0
     assert 20 / beta == pytest.approx(1.586e-4, rel=1e-3)
 
 
 def test_gibbs_refusals():
     with pytest.raises(AssumptionFailed, match="ridge"):
-        law_guarantees.gibbs_guarantee(constants(strong_convexity=0.0), 1.0)
+        exponential_spec.gibbs_guarantee(constants(strong_convexity=0.0), 1.0)
     with pytest.raises(AssumptionFailed, match="not convex"):
-        law_guarantees.gibbs_guarantee(constants(convex=False), 1.0)
+        exponential_spec.gibbs_guarantee(constants(convex=False), 1.0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -389,7 +391,7 @@ def test_gibbs_gdp_on_an_interval(seed, beta, m, delta):
     gap = delta * np.abs(x - kink) if rng.random() < 0.5 else rng.choice([-1, 1]) * delta * x
     p, q = np.exp(-beta * (f - f.min())), np.exp(-beta * (f + gap - (f + gap).min()))
     p, q = p / p.sum(), q / q.sum()
-    mu = law_guarantees.gibbs_guarantee(bare(delta, m=m, smoothness=m, diameter=1.0), beta).mu
+    mu = exponential_spec.gibbs_guarantee(bare(delta, m=m, smoothness=m, diameter=1.0), beta).mu
     for epsilon in np.linspace(0, 3 * mu + mu**2, 12):
         for a, b in ((p, q), (q, p)):
             measured = np.sum(np.maximum(a - math.exp(epsilon) * b, 0))
@@ -541,7 +543,7 @@ def test_monotone(beta, eta, steps, delta, m, grow, diameter):
     assert last <= mu * (1 + 1e-9)
     assert process.sgld_last_iterate_guarantee(here, beta, eta, steps + 50).mu >= last * (1 - 1e-9)
     if m > 0:
-        assert last <= law_guarantees.gibbs_guarantee(here, beta).mu * (1 + 1e-9)
+        assert last <= exponential_spec.gibbs_guarantee(here, beta).mu * (1 + 1e-9)
 
 
 def test_process_details():
@@ -656,8 +658,8 @@ def test_theorem_2_7_needs_a_square():
     """T23, E11: c = 100, nominal (.01, 1e-6): delta = 6.654e-5. Ours never uses it."""
     here = constants()
     beta = paper.paper_gibbs_temperature(0.01, 1e-6, 0.01, 1.0, 30_000)
-    assert law_guarantees.gibbs_guarantee(here, beta).delta(0.01) == pytest.approx(6.654e-5, rel=1e-3)
-    ours = [law_guarantees.gibbs_temperature(here, cv.gdp_mu(e, 1e-6)) for e in (0.01, 0.001)]
+    assert exponential_spec.gibbs_guarantee(here, beta).delta(0.01) == pytest.approx(6.654e-5, rel=1e-3)
+    ours = [exponential_spec.gibbs_temperature(here, cv.gdp_mu(e, 1e-6)) for e in (0.01, 0.001)]
     assert math.log10(ours[0] / ours[1]) > 1.4
 
 
