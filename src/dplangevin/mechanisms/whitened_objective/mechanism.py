@@ -311,6 +311,7 @@ class ConstantCenter:
     scores : of the model.
     above_noise : which second moments stand above the noise of their release; the others may be far smaller.
     is_seen_feature : those among them that are not mostly the constant column's.
+    is_even : whether there are several scores and no class is rare: what is seen of them is kept, however little.
     """
 
     start: DescentStart
@@ -318,6 +319,7 @@ class ConstantCenter:
     scores: Floats
     above_noise: NDArray[np.bool_]
     is_seen_feature: NDArray[np.bool_]
+    is_even: bool = False
 
     @classmethod
     def build(
@@ -342,6 +344,7 @@ class ConstantCenter:
             scores=constant.scores,
             above_noise=spectrum.above_noise,
             is_seen_feature=spectrum.above_noise & (spectrum.vectors[-1] ** 2 < 0.5),
+            is_even=problem.loss.score_dimension > 1 and has_balanced_classes(problem, *counts),
         )
 
     @property
@@ -395,7 +398,7 @@ class ConstantCenter:
         That is where noise would hide what features add, and the share of the rarest class is more uncertain than the
         noise on one coordinate of the scores.
         """
-        if spec.recount_density_scale is None:
+        if spec.recount_density_scale is None or self.is_even:
             return False
         group, fraction = (
             (self.is_seen_feature, 1.0)
@@ -417,7 +420,8 @@ class ConstantCenter:
         groups = []
         for group, fraction in ((self.above_noise, 1.0), (~self.above_noise, UNSEEN_MOMENT_FRACTION)):
             if group.any():
-                groups.append((group, self.noise(spec, problem, group, fraction)))
+                noise = self.noise(spec, problem, group, fraction)
+                groups.append((group, noise._replace(relative_variance=0.0) if self.is_even else noise))
         total = self.noise(spec, problem, np.ones(len(self.moments), bool), 1.0).total
         mean_variance = max(total / problem.dimension, self.mean_noise(spec, problem))
         deviation = deviation.reshape(-1, problem.loss.score_dimension)
