@@ -8,7 +8,6 @@ own, which no sum of noise and something exact shows: DRAWN names the tests of t
 from __future__ import annotations
 
 import math
-import random
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -121,7 +120,7 @@ def equal_batches() -> Iterator[None]:
     with ExitStack() as stack:
         for draw in (exact_noise.sample_poisson_batch, exact_noise.sample_subset):
             same = partial(
-                lambda draw, rows, size, _: draw(rows, size, random.Random(next(steps)).randbytes), draw
+                lambda draw, rows, size, _: draw(rows, size, np.random.default_rng(next(steps)).bytes), draw
             )
             stack.enter_context(mock.patch.object(noisy_gradient, draw.__name__, same))
         yield
