@@ -249,7 +249,7 @@ def _explain_plan(
         steps += "at the same cost)"
     return (
         f"{clip_explanation} (n mu / (s p) = {signal_to_noise:.3g}, mu = {request.mu:.4g})",
-        *explain_counts(counted),
+        *explain_counts(counted, request.target_bounds is None and spec.n_moment_releases == 1),
         f"{(1 - counted) * MOMENT_BUDGET_FRACTION:.0%} of the privacy budget (in mu^2) is spent on the feature "
         f"second-moment matrix, released {releases_text}: eigenvalues above {moment_budget.edge / 2:.2g} of the "
         "squared row norm stand above the noise, and whitening then spreads the noise evenly over the directions",

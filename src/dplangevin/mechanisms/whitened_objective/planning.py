@@ -134,7 +134,9 @@ def _explain_plan(
     budget_fraction, edge = moment_budget.budget_fraction, moment_budget.edge(moment_budget.budget_fraction)
     return (
         f"{explain_clip(problem, signal_to_noise)} (n eps / (s p^1.5) = {signal_to_noise:.3g})",
-        *explain_counts(count_fraction),
+        *explain_counts(
+            count_fraction, problem.bounds.classes is not None and problem.loss.score_dimension == 1
+        ),
         f"{(1 - count_fraction) * budget_fraction:.0%} of epsilon is spent on the feature second-moment matrix, "
         f"released once: eigenvalues above {edge / 2:.2g} of the squared row norm stand above the noise, and "
         "whitening then spreads the noise evenly over the directions",
