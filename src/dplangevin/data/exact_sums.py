@@ -29,7 +29,6 @@ from dplangevin.data.integer_grids import (
     EXACT_BITS,
     GROUP,
     INWARD,
-    STEP_BITS,
     Dyadic,
     IntegerTransform,
     RowGrid,
@@ -98,17 +97,16 @@ def limit_rows(
 ) -> Floats:
     """m of each row: whole numbers in [0, M] with m |B' x| <= M R, each a function of its record alone.
 
-    m / M is the weight of the record, in units of the weight bound: min(1, R / |B' x|), at most the square of the same
-    weight in the earlier coordinates (no guarantee rests on that one), times weight / weight_bound.
+    m / M is the weight of the record, in units of the weight bound: min(1, R / |B' x|) times weight / weight_bound.
     """
     grid = transform.grid
     most = grid.max_limit
     limits = np.full(len(rows), most)
     if transform.filter is None or not transform.filter.all_short:
         for start in range(0, len(rows), step := piece_rows(rows.shape[1])):
-            index, u, lengths = measure_rows(rows[start : start + step], transform)
+            index, _, lengths = measure_rows(rows[start : start + step], transform)
             if len(index):
-                limits[start + index] = _limit_lengths(u, lengths, transform)
+                limits[start + index] = _limit_lengths(lengths, transform)
     return limits if weights is None else lower_limits(limits, weights, weight_bound)
 
 
@@ -118,16 +116,11 @@ def lower_limits(limits: Floats | float, weights: Floats, weight_bound: float) -
     return np.where((lowered >= 0) & (lowered <= limits), lowered, 0.0)
 
 
-def _limit_lengths(u: Floats, lengths: Floats, transform: IntegerTransform) -> Floats:
+def _limit_lengths(lengths: Floats, transform: IntegerTransform) -> Floats:
     most = transform.grid.max_limit
     top = most * transform.max_steps
     with np.errstate(divide="ignore", invalid="ignore"):
         limits = np.minimum(most, np.floor(top / lengths))
-        if transform.earlier is not None:
-            u *= np.sqrt(transform.earlier) * (
-                2.0 ** (transform.step_exponent + STEP_BITS) / transform.grid.max_norm
-            )
-            limits = np.minimum(limits, np.floor(most * (2.0**STEP_BITS / bound_lengths(u)) ** 2))
         # at most 21 + 27 binary digits: the product is exact, and so is the comparison
         limits[~(limits * lengths <= top)] = 0.0
     return limits

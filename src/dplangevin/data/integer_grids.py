@@ -267,7 +267,6 @@ class IntegerTransform:
     Parameters
     ----------
     basis, bound : B (in columns) and R for rows of norm at most 1.
-    earlier : e with |B_1' x|^2 / R_1^2 = sum_j e_j (B' x)_j^2, for coordinates made within earlier ones; or None.
     has_filter : whether to look for a filter of short rows, which saves time where most rows are short.
     """
 
@@ -276,7 +275,6 @@ class IntegerTransform:
         basis: Floats,
         bound: float,
         grid: RowGrid,
-        earlier: Floats | None = None,
         *,
         has_filter: bool = True,
     ) -> None:
@@ -307,7 +305,6 @@ class IntegerTransform:
         """R in steps of 2^step_exponent, between 2^19 and 2^20."""
         self.max_steps_square = math.floor(Fraction(self.max_steps) ** 2)
         self._scales = np.ldexp(1.0 / grid.unit, self.exponents - self.step_exponent)
-        self.earlier = None if earlier is None else np.asarray(earlier, np.float64)
         self.unit_bound = self.bound / grid.max_norm
         """R for rows of norm 1: what the noise is in units of."""
         whole = np.abs(self.basis).astype(np.int64)
@@ -359,9 +356,9 @@ def _column_squares(whole: Words) -> list[int]:
 class CertifiedRowFilter:
     """Tells in doubles which rows are surely short, so that the exact rule need not be asked: it saves work only.
 
-    For rows of norm at most 1, |B' x|^2 / R^2 (and, with earlier coordinates, |B_1' x|^2 / R_1^2 added to it) is at
-    most top |x|^2 - sum_j less_j (v_j' x)^2 + 2^-9: a matrix inequality between public matrices, which a Cholesky
-    factorisation certifies. Rows for which the right side is below 1 - 2^-8 are short by the exact rule as well.
+    For rows of norm at most 1, |B' x|^2 / R^2 is at most top |x|^2 - sum_j less_j (v_j' x)^2 + 2^-9: a matrix
+    inequality between public matrices, which a Cholesky factorisation certifies. Rows for which the right side is
+    below 1 - 2^-8 are short by the exact rule as well.
     all_short : whether every row of norm 1 is.
     """
 
@@ -374,32 +371,27 @@ class CertifiedRowFilter:
     def build(cls, transform: IntegerTransform) -> CertifiedRowFilter | None:
         """The filter with the fewest directions; None where too many would be needed."""
         max_norm = transform.grid.max_norm
-        parts = [transform.real * (max_norm / transform.bound)]
-        if transform.earlier is not None:
-            parts.append(transform.real * np.sqrt(transform.earlier))
-        joint = np.concatenate(parts, axis=1)
-        size = len(joint)
-        if not np.isfinite(joint).all() or np.abs(joint).max() > 1e3:
+        inside = transform.real * (max_norm / transform.bound)
+        size = len(inside)
+        if not np.isfinite(inside).all() or np.abs(inside).max() > 1e3:
             return None
-        vectors, roots, _ = np.linalg.svd(joint, full_matrices=False)
+        vectors, roots, _ = np.linalg.svd(inside)
         squares = roots**2
         if not 0 < squares[0] <= MAX_FILTER_GAIN:
             return None
-        all_short = all(_is_positive(SURELY * np.eye(size) - part @ part.T, squares[0]) for part in parts)
+        all_short = _is_positive(SURELY * np.eye(size) - inside @ inside.T, squares[0])
         # rows are white in these coordinates: direction j holds about 1 / s_j^2 of them
         with np.errstate(divide="ignore"):
             shares = squares[0] / squares
         expected = np.cumsum(shares) + np.arange(size)[::-1]
-        kept = np.flatnonzero(
-            expected * len(parts) * (max_norm / transform.bound) ** 2 <= MAX_EXPECTED_SQUARE
-        )
+        kept = np.flatnonzero(expected * (max_norm / transform.bound) ** 2 <= MAX_EXPECTED_SQUARE)
         n_directions = size if not kept.size else size - 1 - int(kept[-1])
         if n_directions > size // 3 and not all_short:
             return None
         last = slice(size - n_directions, None)
         top, less, directions = float(squares[0]), squares[0] - squares[last], vectors[:, last]
         upper = (top + 2.0**-9) * np.eye(size) - (directions * less) @ directions.T
-        if not _is_positive(upper - joint @ joint.T, top):
+        if not _is_positive(upper - inside @ inside.T, top):
             return None
         return cls(top=top, vectors=directions, less=less, all_short=all_short)
 

@@ -152,7 +152,7 @@ BOUNDS = (2.5, 70.0, 600.0)
 def test_the_same_integers_in_every_order_block_and_precision(bound: float, row_bits: int) -> None:
     rows, labels = table(6011, 13, 1)
     rows, grid = rows.astype(np.float32).astype(float), RowGrid(row_norm=1.0, row_bits=row_bits)
-    transform = IntegerTransform(basis(13, 2), bound, grid, np.geomspace(1e-3, 1e-4, 13))
+    transform = IntegerTransform(basis(13, 2), bound, grid)
     single = rows.astype(np.float32)
     grid.snap(rows)
     grid.snap(single)
@@ -270,11 +270,10 @@ def adversarial_case(trial: int) -> tuple[np.ndarray, np.ndarray | None, Integer
     grid = RowGrid(row_norm=1.0, row_bits=24 if trial % 5 == 0 else 20)
     grid.snap(rows)
     bound = 10.0 ** rng.uniform(-2, 1) * np.linalg.norm(matrix)
-    earlier = np.abs(rng.standard_normal(p)) if trial % 2 else None
     return (
         rows,
         rng.uniform(0, 2, 120) if trial % 3 == 0 else None,
-        IntegerTransform(matrix, bound, grid, earlier),
+        IntegerTransform(matrix, bound, grid),
     )
 
 
@@ -303,7 +302,7 @@ def test_bounds_hold_in_python_integers(trial: int) -> None:
         assert 0 <= m <= grid.max_limit
         assert int(m) ** 2 * square <= bound
         used.append(math.sqrt(int(m) ** 2 * square / bound))
-    if weights is None and transform.earlier is None and max(squares) > Fraction(transform.bound) ** 2:
+    if weights is None and max(squares) > Fraction(transform.bound) ** 2:
         assert max(used) > 1 - 2.0**-11
     u = transform.coordinates(rows)
     steps = Fraction(2) ** transform.step_exponent
@@ -354,7 +353,7 @@ def test_neighbours_differ_by_no_more_than_stated(bound: float, classes: int) ->
     rows = np.concatenate([rows, np.eye(4) * 0.999999, -np.eye(4) * 0.999999])
     labels = np.concatenate([labels, np.zeros(8)])
     grid.snap(rows)
-    transform = IntegerTransform(basis(4, 10), bound, grid, np.full(4, 1e-3) if bound < 3 else None)
+    transform = IntegerTransform(basis(4, 10), bound, grid)
     theta = np.random.default_rng(11).standard_normal((4, classes)) * 5
     slopes, slope_bound = (logistic_slopes, 1.0) if classes == 1 else (softmax_slopes, math.sqrt(2))
 

@@ -66,6 +66,10 @@ from dplangevin.mechanisms.whitened.whitening import (
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.sampling.exact_noise import ByteSource, add_symmetric_gaussian_noise
 
+MAX_HIDDEN_Z = 1.0
+"""Estimated second moment below the noise of a first release, in standard deviations, that counts as nothing."""
+ALLOWANCE_POWER_IF_HIDDEN = 1 / 3
+"""Power of the row norm factor that is left where something seems to be hidden there."""
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
 """Edge of the spectrum of the noise below which rows are rounded to 24 instead of 20 binary digits: truncation of the
 latter adds about 3e-13 to a second moment."""
@@ -317,11 +321,7 @@ def add_symmetric_noise(spec: WhitenedSpec, exact: Floats, rng: np.random.Genera
 
 
 def whitening_geometry(spec: WhitenedSpec, moments: Floats, grid: RowGrid | None = None) -> WhitenedGeometry:
-    """Return the whitened coordinates that these noisy moments give, integer ones for rows on a grid: post-processing.
-
-    Allowing for longer rows adds noise to the second release, which serves the eigenvalues below the noise of the
-    first. So where the first release leaves any below its noise, the row norm factor is 1.
-    """
+    """Return the whitened coordinates of these noisy moments, integer ones for rows on a grid: post-processing."""
     noise, two_releases, row_norm_factor = (
         spec.moment_noise_std,
         spec.n_moment_releases == 2,
@@ -342,10 +342,14 @@ def whitening_geometry(spec: WhitenedSpec, moments: Floats, grid: RowGrid | None
 def _first_geometry(
     noisy: Floats, noise: float, two_releases: bool, row_norm_factor: float, grid: RowGrid | None
 ) -> tuple[WhitenedGeometry, float]:
-    """Return the coordinates of a first release, and the row norm factor that it leaves for the second."""
+    """Return the coordinates of a first release, and the row norm factor that it leaves for the second.
+
+    Allowing for longer rows adds noise to the second release, which serves the directions below the noise of the first.
+    So the allowance is reduced where something seems to be there, and kept where there seems to be nothing.
+    """
     geometry = whiten_first_release(noisy, noise, two_releases, row_norm_factor)
-    if row_norm_factor != 1 and not geometry.spectrum.above_noise.all():
-        row_norm_factor = 1.0
+    if row_norm_factor != 1 and geometry.spectrum.hidden_z > MAX_HIDDEN_Z:
+        row_norm_factor **= ALLOWANCE_POWER_IF_HIDDEN
         geometry = whiten_first_release(noisy, noise, two_releases, row_norm_factor)
     return geometry if grid is None else geometry.round_to_integers(grid), row_norm_factor
 

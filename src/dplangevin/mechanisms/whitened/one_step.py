@@ -403,7 +403,7 @@ def _separate_unknown_directions(
     values, turn = np.linalg.eigh(block)
     edge = float(values.mean()) - OUTSIDE_SPECTRUM * noise_std * math.sqrt(2 * len(values))
     hidden = turn[:, values < min(edge, MIN_KNOWN_DEVIATIONS * noise_std)]
-    if geometry.transform.first_values is not None:
+    if geometry.n_releases == 2:
         shrunk, share = _shrink_to_mean(block, noise_std)
         deviation = noise_std * math.sqrt(share + (1 - share) / len(values))
         below = shrunk.eigenvectors[:, shrunk.eigenvalues < MIN_KNOWN_DEVIATIONS * deviation]

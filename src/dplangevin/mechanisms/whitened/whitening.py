@@ -35,6 +35,8 @@ class Spectrum:
     above_noise : which eigenvalues stand above the noise.
     upper_bounds : bounds on the second moment along the vectors, for step sizes only.
     edge : the edge of the spectrum of the noise.
+    hidden_z : estimated total of the eigenvalues that do not stand above the noise, in standard deviations of this
+        estimate: about N(0, 1) where they are 0, as those of a table with every level of a category and a constant are.
     """
 
     values: Floats
@@ -42,6 +44,7 @@ class Spectrum:
     above_noise: NDArray[np.bool_]
     upper_bounds: Floats
     edge: float
+    hidden_z: float = 0.0
 
 
 def noisy_spectrum(noisy: Floats, noise: float, two_releases: bool) -> Spectrum:
@@ -51,6 +54,9 @@ def noisy_spectrum(noisy: Floats, noise: float, two_releases: bool) -> Spectrum:
     An eigenvalue e > f / 2 appears as v = e + f^2 / (4 e) > f, which is inverted. The rest of the trace (at most 1)
     is divided equally among the eigenvalues below the noise: at most f / 2 each, or f with two releases
     (`two_releases`), since noise may then have put one of many nearly equal eigenvalues below f.
+
+    To second order each eigenvalue v above the noise pushes one below it down by noise^2 / (2 v), which is put back in
+    their total.
     """
     size = len(noisy)
     edge = noise * math.sqrt(2 * size)
@@ -59,29 +65,33 @@ def noisy_spectrum(noisy: Floats, noise: float, two_releases: bool) -> Spectrum:
     vectors *= np.where(np.cos(1.0 + np.arange(size)) @ vectors < 0, -1.0, 1.0)
     above_noise = eigenvalues > edge
     values = np.empty(size)
+    hidden_z, n_hidden = 0.0, size - int(above_noise.sum())
     values[above_noise] = (
         eigenvalues[above_noise]
         + np.sqrt((eigenvalues[above_noise] - edge) * (eigenvalues[above_noise] + edge))
     ) / 2
-    if not above_noise.all():
-        mean_rest = (min(float(np.trace(noisy)), 1.0) - values[above_noise].sum()) / int((~above_noise).sum())
+    if n_hidden:
+        mean_rest = (min(float(np.trace(noisy)), 1.0) - values[above_noise].sum()) / n_hidden
         low, high = (edge / 8, edge) if two_releases else (edge / (2 * size), edge / 2)
         values[~above_noise] = min(max(mean_rest, low), high)
+        pushed = n_hidden * (noise**2 / 2 / eigenvalues[above_noise]).sum()
+        hidden_z = float(eigenvalues[~above_noise].sum() + pushed) / (noise * math.sqrt(n_hidden))
     upper_bounds = np.where(above_noise, eigenvalues, np.maximum(values, edge / 4)) + edge / 2
     return Spectrum(
-        values=values, vectors=vectors, above_noise=above_noise, upper_bounds=upper_bounds, edge=edge
+        values=values,
+        vectors=vectors,
+        above_noise=above_noise,
+        upper_bounds=upper_bounds,
+        edge=edge,
+        hidden_z=hidden_z,
     )
 
 
 class WhiteningTransform(NamedTuple):
-    """Whitened coordinates B (in columns) and the bound R on the norm of a row in them.
-
-    first_values : e with |B_1' x|^2 / R_1^2 = sum_j e_j (B' x)_j^2, for a second transform after a first (B_1, R_1).
-    """
+    """Whitened coordinates B (in columns) and the bound R on the norm of a row in them."""
 
     basis: Floats
     bound: float
-    first_values: Floats | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,11 +100,11 @@ class WhitenedGeometry:
 
     Parameters
     ----------
-    transform : B and R. Rows have the weights w = min(1, R / |B' x|), after a second release min(w_1^2, R / |B' x|)
-        with the weights w_1 of the first, under which the second moment was measured, so that step sizes stay safe.
+    transform : B and R. Rows have the weights w = min(1, R / |B' x|).
     moments : expected second moment of each coordinate.
     curvature_bounds : bounds on these moments, for step sizes.
     spectrum : of the last release.
+    n_releases : number of releases that they were made from.
     integer_transform : the same coordinates in integers, for exact sums over records; else None.
     """
 
@@ -102,14 +112,13 @@ class WhitenedGeometry:
     moments: Floats
     curvature_bounds: Floats
     spectrum: Spectrum
+    n_releases: int = 1
     integer_transform: IntegerTransform | None = None
 
     def round_to_integers(self, grid: RowGrid) -> WhitenedGeometry:
         """Return these coordinates rounded to few binary digits: from here on B and R are the rounded ones."""
-        rounded = IntegerTransform(
-            self.transform.basis, self.transform.bound, grid, self.transform.first_values
-        )
-        transform = self.transform._replace(basis=rounded.real, bound=rounded.unit_bound)
+        rounded = IntegerTransform(self.transform.basis, self.transform.bound, grid)
+        transform = WhiteningTransform(rounded.real, rounded.unit_bound)
         return replace(self, transform=transform, integer_transform=rounded)
 
 
@@ -135,17 +144,19 @@ def whiten_second_release(
 ) -> WhitenedGeometry:
     """Return the coordinates, composed with the first ones, from the second moment of w B_1' x / R_1.
 
-    B' x = e^-1/2 U' (B_1' x) / R_1 with U orthogonal, so that |B_1' x| / R_1 follows from B' x.
+    Gradients give long rows more weight than this second moment did (w and not w^2), so their curvature may exceed the
+    bound where tails are heavy (docs/theory/converging_fits.md, section 3).
     """
     spectrum = noisy_spectrum(noisy, noise, True)
     basis = (first.transform.basis / first.transform.bound) @ (
         spectrum.vectors * spectrum.values**-FULL_WHITENING_POWER
     )
     return WhitenedGeometry(
-        transform=WhiteningTransform(basis, row_norm_factor * math.sqrt(len(noisy)), spectrum.values),
+        transform=WhiteningTransform(basis, row_norm_factor * math.sqrt(len(noisy))),
         moments=np.ones(len(noisy)),
         curvature_bounds=spectrum.upper_bounds / spectrum.values,
         spectrum=spectrum,
+        n_releases=2,
     )
 
 
@@ -157,15 +168,8 @@ def whiten_rows(rows: Floats, transform: WhiteningTransform) -> tuple[Floats, Fl
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         coordinates = rows @ transform.basis
-        if transform.first_values is None:
-            lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
-            weights = np.minimum(1.0, transform.bound / lengths)
-        else:  # |B' x|^2 and (|B_1' x| / R_1)^2, in one product
-            both = (coordinates * coordinates) @ np.column_stack(
-                [np.ones_like(transform.first_values), transform.first_values]
-            )
-            lengths = np.sqrt(both[:, 0])
-            weights = np.minimum(np.minimum(1.0, transform.bound / lengths), 1 / both[:, 1])
+        lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
+        weights = np.minimum(1.0, transform.bound / lengths)
         inside = weights * lengths <= transform.bound * (1 + 1e-12)
     return np.where(inside, weights, 0.0), coordinates
 
@@ -186,9 +190,8 @@ MAX_ROUNDING_GROWTH = 1e6
 class ShortRowFilter:
     """A cheap upper bound, top |x|^2 - sum_j reductions_j (u_j' x)^2, on the squared whitened norm of a row over R^2.
 
-    With A = sum s_j^2 u_j u_j' the sum of B B' / R^2 over the transform and an earlier one, x' A x is the sum of
-    these squares; top = max s^2, and reductions = top - s_j^2 for a few directions u_j, those in which rows are
-    longest.
+    With B B' / R^2 = sum s_j^2 u_j u_j', top = max s^2, and reductions = top - s_j^2 for a few directions u_j, those
+    in which rows are longest.
     all_short : whether no row of norm 1 is too long.
     """
 
@@ -209,13 +212,10 @@ class ShortRowFilter:
 
 def make_short_row_filter(transform: WhiteningTransform) -> ShortRowFilter | None:
     """Return the filter of a transform with the fewest directions; None where too many would be needed."""
-    parts = [transform.basis / transform.bound]
-    if transform.first_values is not None:
-        parts.append(transform.basis * np.sqrt(transform.first_values))  # B_1 / R_1, rotated
-    joint = np.concatenate(parts, axis=1)
-    if not np.isfinite(joint).all():
+    inside = transform.basis / transform.bound
+    if not np.isfinite(inside).all():
         return None
-    vectors, roots, _ = np.linalg.svd(joint, full_matrices=False)
+    vectors, roots, _ = np.linalg.svd(inside)
     squares = roots**2
     if not 0 < squares[0] <= MAX_ROUNDING_GROWTH or not squares[-1] > 0:
         return None
@@ -223,9 +223,9 @@ def make_short_row_filter(transform: WhiteningTransform) -> ShortRowFilter | Non
     fractions = squares[0] / squares
     # expected bound if the first i + 1 directions are bounded by top and the others are exact
     expected = np.cumsum(fractions) + np.arange(len(fractions))[::-1]
-    sufficient = np.flatnonzero(expected * len(parts) / transform.bound**2 <= MAX_EXPECTED_SQUARE)
+    sufficient = np.flatnonzero(expected / transform.bound**2 <= MAX_EXPECTED_SQUARE)
     n_directions = len(squares) if not sufficient.size else len(squares) - 1 - int(sufficient[-1])
-    all_short = all(np.linalg.norm(part, 2) <= 1 - ROUNDING_SLACK for part in parts)
+    all_short = bool(roots[0] <= 1 - ROUNDING_SLACK)
     if n_directions > len(squares) // MIN_DIRECTIONS_RATIO and not all_short:
         return None
     last = slice(len(squares) - n_directions, None)
