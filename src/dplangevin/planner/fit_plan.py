@@ -247,10 +247,10 @@ def explain_clip(problem: Problem, signal_to_noise: float) -> str:
     return f"per-record gradients are clipped at {problem.loss.slope_bound:.3g} times the row norm: {state}"
 
 
-def explain_counts(fraction: float, may_start_at_zero: bool = False) -> tuple[str, ...]:
+def explain_counts(fraction: float, may_keep_answer: bool = False) -> tuple[str, ...]:
     """Return a sentence on the counts of the classes that have this fraction of the budget; none without counts.
 
-    may_start_at_zero : whether a fit of balanced classes starts at 0 where second moments are partly hidden by noise.
+    may_keep_answer : whether a fit of balanced classes keeps its answer where noise hides some second moments.
     """
     if not fraction:
         return ()
@@ -259,8 +259,8 @@ def explain_counts(fraction: float, may_start_at_zero: bool = False) -> tuple[st
         "starts at the model that predicts them for every row, and returns to it as far as noise hides what features "
         "add"
         + (
-            "; if no class is rare and noise hides some second moments, it starts at 0 and keeps its answer"
-            if may_start_at_zero
+            "; if no class is rare and noise hides some second moments, it keeps its answer"
+            if may_keep_answer
             else ""
         ),
     )

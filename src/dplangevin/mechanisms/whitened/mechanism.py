@@ -218,19 +218,18 @@ def limit_row_norm(spec: WhitenedSpec, problem: Problem, counts: Floats) -> Whit
 
 
 def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:
-    """Return the constant model of the first counts, or 0 without them or if they show no rare class: post-processing.
+    """Return the constant model of the first counts, shrunk if they show no rare class, or 0: post-processing.
 
     Two moment releases mean that the signal is strong, where the start does not matter.
     """
-    has_one_release = len(state.moments) == 1
-    if not state.counts.size or (
-        has_one_release and has_balanced_classes(problem, state.counts, state.count_noise)
-    ):
+    if not state.counts.size:
         zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
-        return DescentStart(
-            zero, _constant_direction(problem, geometry), uncertainty=math.inf, is_counted=False
-        )
-    return _constant_start(problem, geometry, state.counts, state.count_noise)
+        unit = _constant_direction(problem, geometry)
+        return DescentStart(zero, unit, uncertainty=math.inf, is_counted=False)
+    start = _constant_start(problem, geometry, state.counts, state.count_noise)
+    if len(state.moments) == 1 and has_balanced_classes(problem, state.counts, state.count_noise):
+        return start.shrink()
+    return start
 
 
 def _recounted_answer(
@@ -581,7 +580,7 @@ def record_descent(
     else:
         first = spec.descent_path(n_steps).windows[-1].first
         shrinkage = _linearize_answer(spec, geometry, state, start, answer - center, problem.n)
-        if start.is_counted:
+        if start.center.any():
             origin_noise = start.uncertainty * start.unit
     return DescentRecord(
         center + points,

@@ -250,6 +250,10 @@ STEP_CURVATURE_POWER = 0.25
 of it, above all where a column is rare as well, and steps for the mean would overshoot there."""
 
 
+BALANCED_SCORE = 0.4
+"""Prior standard deviation of the score of a constant model where no class is rare: a share of .4, of two classes."""
+
+
 class DescentStart(NamedTuple):
     """The constant model at which a descent starts: a function of noisy counts, or 0.
 
@@ -261,7 +265,7 @@ class DescentStart(NamedTuple):
     uncertainty : standard deviation of the noise on the score of the model; infinite where nothing but the descent
         tells the constant.
     is_best : whether the model is the best constant; else the descent's mean score is kept.
-    is_counted : whether the model follows from counts, so that an answer may return to it; else it is 0.
+    is_counted : whether it is the model of the counts, so that an answer may return to it; else it is 0, or shrunk.
     """
 
     center: Floats
@@ -275,6 +279,13 @@ class DescentStart(NamedTuple):
     def step_curvature(self) -> float:
         """The curvature that steps allow for, over the bound of the loss."""
         return math.pow(min(1.0, self.mean_curvature), STEP_CURVATURE_POWER)
+
+    def shrink(self) -> DescentStart:
+        """Return the posterior mean of the model for classes none of which is rare, as a start alone."""
+        kept = BALANCED_SCORE**2 / (BALANCED_SCORE**2 + self.uncertainty**2)
+        return DescentStart(
+            kept * self.center, self.unit, uncertainty=kept * self.uncertainty, is_counted=False
+        )
 
     def split(self, deviation: Floats, moments: Floats) -> tuple[Floats, Floats]:
         """Return the mean score of a deviation [p] or [p, K] in q, and the rest, whose scores have the mean 0."""
