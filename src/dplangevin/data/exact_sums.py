@@ -237,16 +237,12 @@ class RecordBlock(NamedTuple):
 
 
 def _pieces(rows: NDArray[Any], n_bytes: int = CACHE_BYTES) -> Iterator[tuple[slice, Floats, bool]]:
-    """The rows a few at a time in doubles, and whether a group ends with them; the next ones may overwrite them."""
+    """The rows a few at a time in doubles, and whether a group ends with them."""
     step = piece_rows(rows.shape[1], n_bytes)
-    wide = None if rows.dtype == np.float64 else np.empty((min(step, len(rows)), rows.shape[1]))
     for start in range(0, len(rows), step):
         stop = min(start + step, len(rows))
-        part = rows[start:stop]
-        if wide is not None:
-            np.copyto(wide[: stop - start], part)
-            part = wide[: stop - start]
-        yield slice(start, stop), part, stop % GROUP == 0 or stop == len(rows)
+        part = slice(start, stop)
+        yield part, rows[part].astype(np.float64, copy=False), stop % GROUP == 0 or stop == len(rows)
 
 
 def sum_outer_products(rows: NDArray[Any], grid: RowGrid) -> Words:
