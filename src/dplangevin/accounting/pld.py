@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from dplangevin._arrays import Floats
+from dplangevin.accounting.sampled_gaussian import directed_hockey_stick
 from dplangevin.errors import CalibrationFailed
 
 LOSS_GRID = 1e-4
@@ -34,12 +35,23 @@ def gaussian_pld(mu: float, grid: float) -> Any:
 
 @lru_cache(maxsize=64)
 def sampled_gaussian_pld(rate: float, noise_multiplier: float, grid: float) -> Any:
-    """Return dp-accounting's distribution of one Poisson-sampled Gaussian step under add-remove."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
+    """Return the distribution of one Poisson-sampled Gaussian step under add-remove, a record removed and one added.
 
-    return pld.from_gaussian_mechanism(
-        noise_multiplier, sampling_prob=rate, value_discretization_interval=grid
-    )
+    dp-accounting's distribution (Doroshenko et al. 2022): its range and its dots, which it finds one by one.
+    """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution as pld, privacy_loss_mechanism as losses
+
+    masses = []
+    for kind in (losses.AdjacencyType.REMOVE, losses.AdjacencyType.ADD):
+        loss = losses.GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=kind)
+        bounds = loss.connect_dots_bounds()
+        low, high = math.floor(bounds.epsilon_lower / grid), math.ceil(bounds.epsilon_upper / grid)
+        epsilons = np.arange(low, high + 1) * grid
+        removed = kind == losses.AdjacencyType.REMOVE
+        deltas = directed_hockey_stick(rate, noise_multiplier, epsilons, removed=removed)
+        falling = np.maximum.accumulate(deltas[::-1])[::-1]
+        masses.append(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, low, high, falling))
+    return pld.PrivacyLossDistribution(*masses)
 
 
 @lru_cache(maxsize=64)

@@ -96,17 +96,50 @@ def sampled_hockey_stick(rate: float, noise_multiplier: float, epsilon: ArrayLik
     nm = _check_arguments(2.0, rate, noise_multiplier)[1]
     eps = np.asarray(epsilon, float)
     size = np.abs(eps)
-    near = np.log1p(np.expm1(np.minimum(size, 30.0)) / rate)
-    far = size + np.log1p(-(1 - rate) * np.exp(-size)) - math.log(rate)
-    log_ratio = np.where(size < 30, near, far)
+    upper, fraction = _gaussian_hockey_stick(_log_ratio(rate, size), nm)
     with np.errstate(over="ignore", invalid="ignore"):
-        upper = log_ndtr(0.5 / nm - log_ratio * nm)
-        lower = log_ratio + log_ndtr(-0.5 / nm - log_ratio * nm)
-        slack = 1e-15 * (2 + np.abs(upper) + np.abs(lower) + log_ratio)  # rounding of the two logarithms
-        above = rate * np.exp(upper) * -np.expm1(np.minimum(lower - upper, 0.0) - slack) * _ROUNDING_FACTOR
+        above = rate * np.exp(upper) * fraction * _ROUNDING_FACTOR
     above = np.where(upper < -680, 1e-300, np.where(np.isnan(above), 1.0, above))
     below = -np.expm1(-size) + np.exp(-size) * above
     return np.asarray(np.clip(np.where(eps >= 0, above, below), 1e-300, 1.0))
+
+
+def directed_hockey_stick(rate: float, noise_multiplier: float, epsilon: Floats, *, removed: bool) -> Floats:
+    """Return H_g(mix || N0), a record removed, or H_g(N0 || mix), one added, g = e^eps of either sign of eps.
+
+    mix - g N0 = q (N1 - g' N0) with g' = 1 + (g - 1) / q, and N0 - g mix = (q g / g'') (N0 - g'' N1) with
+    g'' = 1 / (1 + (1 / g - 1) / q), N1 = N(1, nm^2): H of two normal laws, and 1 - g or 0 where these are not positive.
+    """
+    sign = 1.0 if removed else -1.0
+    eps = np.asarray(epsilon, float)
+    one_sign = sign * eps <= math.log1p(-rate)  # of the difference everywhere
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        log_ratio = sign * _log_ratio(rate, np.where(one_sign, 0.0, sign * eps))
+        upper, fraction = _gaussian_hockey_stick(log_ratio, noise_multiplier)
+        log_factor = math.log(rate) + (0.0 if removed else eps - log_ratio)
+        values = np.exp(upper + log_factor) * fraction
+        trivial = np.maximum(-np.expm1(eps), 0.0)
+    values = np.where(one_sign, trivial, np.maximum(np.where(np.isnan(values), 1.0, values), trivial))
+    return np.asarray(np.clip(values, 0.0, 1.0))
+
+
+def _log_ratio(rate: float, epsilon: Floats) -> Floats:
+    """Return log(1 + (e^eps - 1) / q), precise near 0 and where e^eps overflows."""
+    near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / rate)
+    far = epsilon + np.log1p(-(1 - rate) * np.exp(-np.maximum(epsilon, 0.0))) - math.log(rate)
+    return np.where(epsilon < 30, near, far)
+
+
+def _gaussian_hockey_stick(log_ratio: Floats, noise_multiplier: float) -> tuple[Floats, Floats]:
+    """Return (u, f) with H_g(N(1, nm^2) || N0) at most e^u f and nearly equal to it, g = e^log_ratio."""
+    nm = noise_multiplier
+    with np.errstate(over="ignore", invalid="ignore"):
+        upper = log_ndtr(0.5 / nm - log_ratio * nm)
+        lower = log_ratio + log_ndtr(-0.5 / nm - log_ratio * nm)
+        slack = 1e-15 * (
+            2 + np.abs(upper) + np.abs(lower) + np.abs(log_ratio)
+        )  # rounding of the two logarithms
+        return upper, -np.expm1(np.minimum(lower - upper, 0.0) - slack)
 
 
 def max_sampled_loss(rate: float, noise_multiplier: float) -> float:

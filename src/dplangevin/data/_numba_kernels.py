@@ -18,11 +18,13 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from dplangevin.data.exact_sums import CLIP_DOUBT, NEAR_TIE
 from dplangevin.data.integer_grids import GROUP, WORD_BITS
 
 TILE = 32
+EXACT_TILE = 256  # long enough for vectorized exponentials, short enough for the cache
 NARROW_COLUMNS = 32  # with fewer columns, a row is too short to keep the processor busy by itself
 ROWS_PER_GROUP = 4096  # records per accumulator, see kernels.ROWS_PER_GROUP
 _OPTIONS: dict[str, Any] = {
@@ -118,6 +120,25 @@ def _add_tile(u: Any, rows: Any, start: int, first: int, last: int, total: Any) 
 
 
 @njit(**_OPTIONS)
+def _add_four(u: Any, rows: Any, start: int, size: int, ahead: int, total: Any) -> None:
+    """Add the sum of u[i] rows[start + i] for i < size to total, four rows at a time.
+
+    The rows that are `ahead` of them are prefetched meanwhile, so that the memory bus is always busy.
+    """
+    whole, line, n = size - size % 4, 64 // rows.itemsize, len(rows)
+    for i in range(0, whole, 4):
+        k = start + i
+        if k + ahead + 4 <= n:
+            for row in range(k + ahead, k + ahead + 4):
+                for j in range(0, total.size, line):
+                    _prefetch_line(rows, row, j)
+        a, b, c, d = u[i], u[i + 1], u[i + 2], u[i + 3]
+        for j in range(total.size):
+            total[j] += (a * rows[k, j] + b * rows[k + 1, j]) + (c * rows[k + 2, j] + d * rows[k + 3, j])
+    _add_tile(u, rows, start, whole, size, total)
+
+
+@njit(**_OPTIONS)
 def _affine_gradient(rows: Any, labels: Any, weights: Any, theta: Any, formula: Any, total: Any) -> None:
     """Do the work of _fused_gradient for affine slopes, which are so cheap that each row is finished at once."""
     _, scale, shift, low, high = formula
@@ -167,8 +188,7 @@ def _narrow_gradient(rows: Any, labels: Any, weights: Any, theta: Any, formula: 
     """Do the work of _fused_gradient for short rows: four at a time, prefetching the next tile meanwhile."""
     tile = 2 * TILE
     u, values, bits = np.empty(tile), np.empty(tile), np.empty(tile, np.int64)
-    powers, group = bits.view(np.float64), np.empty(total.size)
-    line, (n, columns) = 64 // rows.itemsize, rows.shape
+    powers, group, (n, columns) = bits.view(np.float64), np.empty(total.size), rows.shape
     for first in range(0, n, ROWS_PER_GROUP):
         last = min(first + ROWS_PER_GROUP, n)
         group[:] = 0.0
@@ -179,19 +199,7 @@ def _narrow_gradient(rows: Any, labels: Any, weights: Any, theta: Any, formula: 
             if weights.size:
                 for i in range(size):
                     u[i] *= weights[start + i]
-            whole = size - size % 4
-            for i in range(0, whole, 4):
-                k = start + i
-                if k + tile + 4 <= n:
-                    for ahead in range(k + tile, k + tile + 4):
-                        for j in range(0, columns, line):
-                            _prefetch_line(rows, ahead, j)
-                a, b, c, d = u[i], u[i + 1], u[i + 2], u[i + 3]
-                for j in range(columns):
-                    group[j] += (a * rows[k, j] + b * rows[k + 1, j]) + (
-                        c * rows[k + 2, j] + d * rows[k + 3, j]
-                    )
-            _add_tile(u, rows, start, whole, size, group)
+            _add_four(u, rows, start, size, tile, group)
         for j in range(columns):
             total[j] += group[j]
 
@@ -339,93 +347,6 @@ def _add_group(group: Any, per_unit: float, words: Any) -> None:
         words[1, j] = low & ((1 << WORD_BITS) - 1)
 
 
-@njit(**_OPTIONS)
-def _sum_narrow_rows(
-    rows: Any,
-    labels: Any,
-    limits: Any,
-    theta: Any,
-    law: Any,
-    slope_bound: float,
-    per_unit: float,
-    words: Any,
-    ties: Any,
-) -> int:
-    tile = 2 * TILE
-    u, values, bits, one = np.empty(tile), np.empty(tile), np.empty(tile, np.int64), np.full(tile, limits[0])
-    powers, group = bits.view(np.float64), np.empty(theta.size)
-    line, (n, columns), count, each = 64 // rows.itemsize, rows.shape, 0, limits.size > 1
-    for first in range(0, n, GROUP):
-        last = min(first + GROUP, n)
-        group[:] = 0.0
-        for start in range(first, last, tile):
-            size = min(tile, last - start)
-            _scores_of_four(rows, start, size, theta, u)
-            limit = limits[start:] if each else one
-            if _whole_tile(u, labels[start:], limit, size, law, slope_bound, bits, powers, values):
-                count = _note_ties(values, start, size, ties, count)
-            whole = size - size % 4
-            for i in range(0, whole, 4):
-                k = start + i
-                if k + tile + 4 <= n:
-                    for ahead in range(k + tile, k + tile + 4):
-                        for j in range(0, columns, line):
-                            _prefetch_line(rows, ahead, j)
-                a, b, c, d = u[i], u[i + 1], u[i + 2], u[i + 3]
-                for j in range(columns):
-                    group[j] += (a * rows[k, j] + b * rows[k + 1, j]) + (
-                        c * rows[k + 2, j] + d * rows[k + 3, j]
-                    )
-            _add_tile(u, rows, start, whole, size, group)
-        _add_group(group, per_unit, words)
-    return count
-
-
-@njit(**_OPTIONS)
-def _sum_wide_rows(
-    rows: Any,
-    labels: Any,
-    limits: Any,
-    theta: Any,
-    law: Any,
-    slope_bound: float,
-    per_unit: float,
-    words: Any,
-    ties: Any,
-) -> int:
-    """Scores of one tile and the sum over the tile before it alternate, as in the floating-point kernel."""
-    u, values, bits, one = np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64), np.full(TILE, limits[0])
-    powers, group = bits.view(np.float64), np.empty(theta.size)
-    line, (n, columns), count, each = 64 // rows.itemsize, rows.shape, 0, limits.size > 1
-    tile = TILE if columns <= 128 else TILE // 4
-    for first in range(0, n, GROUP):
-        last = min(first + GROUP, n)
-        group[:] = 0.0
-        u[:] = 0.0
-        start = first
-        while start < last:
-            size, before = min(tile, last - start), max(start - tile, first)
-            for i in range(size):
-                if start + i + tile < n:
-                    for j in range(0, columns, line):
-                        _prefetch_line(rows, start + i + tile, j)
-                score, slope = 0.0, u[i]
-                for j in range(columns):
-                    score += rows[start + i, j] * theta[j]
-                u[i] = score
-                for j in range(columns):
-                    group[j] += slope * rows[before + i, j]
-            if size < tile and start > first:
-                _add_tile(u, rows, before, size, tile, group)
-            limit = limits[start:] if each else one
-            if _whole_tile(u, labels[start:], limit, size, law, slope_bound, bits, powers, values):
-                count = _note_ties(values, start, size, ties, count)
-            start += tile
-        _add_tile(u, rows, start - tile, 0, last - start + tile, group)
-        _add_group(group, per_unit, words)
-    return count
-
-
 def _exact_gradient(
     rows: Any,
     labels: Any,
@@ -438,10 +359,20 @@ def _exact_gradient(
     ties: Any,
 ) -> int:
     """words += sum a x in units, without the records near a tie, whose indices go to `ties`; their number."""
-    if rows.shape[1] < NARROW_COLUMNS:
-        count: int = _sum_narrow_rows(rows, labels, limits, theta, law, slope_bound, per_unit, words, ties)
-    else:
-        count = _sum_wide_rows(rows, labels, limits, theta, law, slope_bound, per_unit, words, ties)
+    (n, columns), count, each = rows.shape, 0, limits.size > 1
+    u, values, bits = np.empty(EXACT_TILE), np.empty(EXACT_TILE), np.empty(EXACT_TILE, np.int64)
+    powers, one, group = bits.view(np.float64), np.full(EXACT_TILE, limits[0]), np.empty(columns)
+    for first in range(0, n, GROUP):
+        last = min(first + GROUP, n)
+        group[:] = 0.0
+        for start in range(first, last, EXACT_TILE):
+            size = min(EXACT_TILE, last - start)
+            _scores_of_four(rows, start, size, theta, u)
+            limit = limits[start:] if each else one
+            if _whole_tile(u, labels[start:], limit, size, law, slope_bound, bits, powers, values):
+                count = _note_ties(values, start, size, ties, count)
+            _add_four(u, rows, start, size, EXACT_TILE, group)
+        _add_group(group, per_unit, words)
     return count
 
 
@@ -465,3 +396,43 @@ def exact_gradient(dtype: str) -> Callable[..., int]:
         **_OPTIONS,
     )(_exact_gradient)
     return compiled
+
+
+def _round_rows(
+    features: Any, per_unit: float, one: float, unit: float, most: float, out: Any, long: Any
+) -> int:
+    """out = (x, 1) rounded towards zero; `long` has the rows whose squared length in units is above `most`."""
+    (n, columns), count = features.shape, 0
+    constant = one * one * (out.shape[1] - columns)
+    for i in range(n):
+        square = constant
+        for j in range(columns):
+            whole = np.trunc(features[i, j] * per_unit)
+            square += whole * whole
+            out[i, j] = whole * unit
+        for j in range(columns, out.shape[1]):
+            out[i, j] = one * unit
+        if not square <= most:
+            long[count] = i
+            count += 1
+    return count
+
+
+@cache
+def _rounding_kernel(read: str, written: str) -> Callable[..., int]:
+    features = types.Array(getattr(types, read), 2, "C", readonly=True)
+    out, number = types.Array(getattr(types, written), 2, "C"), types.float64
+    compiled: Callable[..., int] = njit(
+        types.int64(features, number, number, number, number, out, types.Array(types.intp, 1, "C")),
+        **_OPTIONS,
+    )(_round_rows)
+    return compiled
+
+
+def round_rows(
+    features: NDArray[Any], per_unit: float, one: float, unit: float, most: float, out: NDArray[Any]
+) -> NDArray[np.intp]:
+    """Write the joint rows (x, 1), rounded, to `out`, and return the rows of squared length above `most` units."""
+    long = np.empty(len(features), np.intp)
+    kernel = _rounding_kernel(features.dtype.name, out.dtype.name)
+    return long[: kernel(features, per_unit, one, unit, most, out, long)]

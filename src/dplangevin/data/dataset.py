@@ -23,6 +23,7 @@ from dplangevin.data.kernels import (
     choose_kernel,
     piece_rows,
     repair_scores,
+    repays_compiled,
     thread_count,
 )
 from dplangevin.errors import InvalidParameter
@@ -418,14 +419,17 @@ class RecordClipper:
 
     A row whose rounded entries show that it is surely within its bound needs no clip, which would leave it as it is:
     most rows are read once, and the others are clipped first. What comes out is the same.
+
+    n_bytes : of all rows that will come, which decides whether compiled code rounds them.
     """
 
-    def __init__(self, problem: Problem, grid: RowGrid | None) -> None:
+    def __init__(self, problem: Problem, grid: RowGrid | None, n_bytes: int) -> None:
         self._bounds, self._columns, self._width = problem.bounds, problem.n_features, problem.n_columns
         self._grid, self._step = grid, ROWS_PER_GROUP if grid is None else cached_rows(self._width)
         self.block_rows = self._step if grid is None else BLOCKS_PER_CLIP * self._step
-        self._buffer = np.empty((0, self._width))
         self._rounds_first = grid is not None and problem.bounds.bad_rows == "refuse"
+        self._compiled = self._rounds_first and repays_compiled(n_bytes)
+        self._buffer = np.empty((0, self._width))
 
     def __call__(
         self, features: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | None, out: NDArray[Any]
@@ -435,12 +439,14 @@ class RecordClipper:
             return self._clip(features, labels, weights, out)
         assert self._grid is not None
         clipped_labels, clipped_weights = self._bounds.clip_labels(labels, weights)
-        if len(self._buffer) < min(self._step, len(features)):
+        compiled = self._compiled and features.flags.c_contiguous and features.flags.aligned
+        if not compiled and len(self._buffer) < min(self._step, len(features)):
             self._buffer = np.empty((min(self._step, len(features)), self._width))
+        buffer = None if compiled else self._buffer
         parts = []
         for start in range(0, len(features), self._step):
             part = slice(start, start + self._step)
-            inner = self._grid.snap_inner(features[part], self._bounds.data_norm, self._buffer, out[part])
+            inner = self._grid.snap_inner(features[part], self._bounds.data_norm, buffer, out[part])
             parts.append(start + inner)
         left = np.concatenate(parts) if parts else np.empty(0, np.intp)
         if len(left):
@@ -523,7 +529,7 @@ class ArrayDataset(StoredDataset):
         rows = np.empty((n, problem.n_columns), dtype if grid is None else grid.dtype)
         unit = row_weights is None and problem.bounds.weight_bound >= 1
         self._store_arrays(rows, np.empty(n), None if unit else np.ones(n))
-        clip = RecordClipper(problem, grid)
+        clip = RecordClipper(problem, grid, rows.nbytes)
         for start in range(0, n, step := clip.block_rows):  # by blocks, so that no second copy of X is made
             part = slice(start, min(start + step, n))
             part_weights = None if row_weights is None else row_weights[part]

@@ -193,7 +193,7 @@ class LawSlopes:
         whole, spare = self._whole[: len(scores)], self._spare[: len(scores)]
         np.rint(scores, out=whole)
         np.abs(whole, out=spare)
-        if not (spare <= limits).all():
+        if not (spare.max() <= limits if isinstance(limits, float) else (spare <= limits).all()):
             whole[~(spare <= limits)] = 0.0
         if self._decides:
             np.subtract(scores, whole, out=spare)
@@ -217,9 +217,7 @@ class LawSlopes:
 Slopes = Callable[[Floats, Floats], Floats]
 
 WIDE_CACHE_BYTES = 1 << 21
-"""Rows of one matrix product whose own cost is above that of reading them."""
-GRADIENT_CACHE_BYTES = 1 << 20
-COMPILED_MODULE = "dplangevin.data._numba_kernels"
+"""Rows of one matrix product whose own cost is above that of reading them, and of a step whose cost is in its calls."""
 _MAX_TIES = 4096
 
 
@@ -312,7 +310,7 @@ def sum_gradients(
     with np.errstate(over="ignore", invalid="ignore"):
         for block in blocks:
             limits = block.limits if isinstance(block.limits, np.ndarray) else None
-            for part, rows, ends in _pieces(block.rows, GRADIENT_CACHE_BYTES):
+            for part, rows, ends in _pieces(block.rows, WIDE_CACHE_BYTES):
                 labels, limit = block.labels[part], block.limits if limits is None else limits[part]
                 # several scores are stored class by class: operations across classes are then as fast as others
                 scores = np.matmul(given.T, rows.T, out=buffer[..., : len(rows)]).T
@@ -653,7 +651,7 @@ def _clipped_records(data: Any, rule: QuadraticRule, whole_point: Floats, shift:
         here = slice(seen, seen + len(block.labels))
         if known is None:
             labels = rule.round_labels(block.labels)
-            for part, rows, _ in _pieces(block.rows, GRADIENT_CACHE_BYTES):
+            for part, rows, _ in _pieces(block.rows, WIDE_CACHE_BYTES):
                 np.abs(rows @ point - labels[part], out=sizes[here][part])
             candidates = np.flatnonzero(~(sizes[here] <= rule.inside))
         else:

@@ -200,27 +200,33 @@ class RowGrid:
                 np.multiply(whole, self.unit, out=out[start : start + step], casting="same_kind")
 
     def snap_inner(
-        self, features: NDArray[Any], bound: float, buffer: Floats, out: NDArray[Any]
+        self, features: NDArray[Any], bound: float, buffer: Floats | None, out: NDArray[Any]
     ) -> NDArray[np.intp]:
         """Write the joint rows (x, 1), rounded, to `out`; return which may be beyond `bound`, for which this is wrong.
 
         The others satisfy |x| <= (1 - 2 slack) bound by the length of their rounded entries, |x| <= unit (|X| +
-        sqrt(p)), so that a clip would leave them as they are. buffer : as many rows in doubles as there are, or more.
+        sqrt(p)), so that a clip would leave them as they are.
+
+        buffer : as many rows in doubles as there are, or more; None for compiled code, which writes the same rows.
         """
-        whole, (n, columns) = buffer[: len(features)], features.shape
-        inner = whole[:, :columns]
+        columns, one = features.shape[1], float(np.trunc(1.0 / self.unit))
+        constant = (out.shape[1] - columns) * one * one
+        slack = 4 * clip_slack(columns, features.dtype)
+        longest = bound / self.unit * (1 - slack) - math.sqrt(columns) - 1.0
+        most = min(float(self.max_square), constant + max(longest, 0.0) ** 2)
+        if buffer is None:
+            from dplangevin.data import _numba_kernels
+
+            return _numba_kernels.round_rows(features, 1.0 / self.unit, one, self.unit, most, out)
+        whole = buffer[: len(features)]
         with np.errstate(invalid="ignore", over="ignore"):
-            np.multiply(features, 1.0 / self.unit, out=inner, dtype=np.float64)  # a power of two: no rounding
-            np.trunc(inner, out=inner)
-            whole[:, columns:] = np.trunc(1.0 / self.unit)
-            longest = (
-                bound / self.unit * (1 - 4 * clip_slack(columns, features.dtype)) - math.sqrt(columns) - 1.0
-            )
-            constant = float(whole[0, columns:] @ whole[0, columns:]) if n else 0.0
-            most = min(float(self.max_square), constant + max(longest, 0.0) ** 2)
+            # a power of two: no rounding
+            np.multiply(features, 1.0 / self.unit, out=whole[:, :columns], dtype=np.float64)
+            whole[:, columns:] = one
+            np.trunc(whole, out=whole)
             left = np.flatnonzero(~(np.einsum("ij,ij->i", whole, whole) <= most))
-            out[...] = whole  # of at most 24 binary digits: single precision holds them
-            out *= out.dtype.type(self.unit)
+            # of at most 24 binary digits: single precision holds them
+            np.multiply(whole, self.unit, out=out, casting="same_kind")
         return left
 
     def _drawn_in(self, whole: Floats) -> Floats:

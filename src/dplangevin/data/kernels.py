@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -34,6 +35,11 @@ MIN_COMPILED_BYTES = 8 << 20  # below this, importing numba costs more than it s
 MAX_COMPILED_VECTORS = 4  # up to this many vectors, one compiled pass each is faster than matrix products
 MIN_WIDE_COLUMNS = 500  # from this many columns on, matrix products are faster than a compiled pass
 KERNELS = ("auto", "numpy", "numba")
+COMPILED_MODULE = "dplangevin.data._numba_kernels"
+BYTES_BEFORE_COMPILED = 3 << 30
+"""Bytes that NumPy sums before compiled code is loaded, which takes as long as it would have saved on them: whoever
+fits once does not wait for it, and whoever fits often pays at most twice what was best."""
+_n_bytes_summed = 0
 
 
 class Block(NamedTuple):
@@ -168,11 +174,25 @@ def choose_kernel(loss: Loss, n_bytes: int, wanted: str = "auto") -> Kernel:
     """
     if isinstance(loss, RecordLoss):
         return RecordKernel(loss=loss, slope_formula=None)
+    return _make_kernel(loss, _wants_compiled(n_bytes, wanted))
+
+
+def _wants_compiled(n_bytes: int, wanted: str = "auto") -> bool:
     if wanted == "auto":
         wanted = check_choice("DPLANGEVIN_KERNEL", os.environ.get("DPLANGEVIN_KERNEL", "auto"), KERNELS)
-    if wanted == "auto" and n_bytes < MIN_COMPILED_BYTES:
-        wanted = "numpy"
-    return _make_kernel(loss, wanted != "numpy")
+    return wanted == "numba" or (wanted == "auto" and n_bytes >= MIN_COMPILED_BYTES)
+
+
+def repays_compiled(n_bytes: int) -> bool:
+    """Return whether to use compiled code for an exact pass over so many bytes; NumPy gives the same integers."""
+    global _n_bytes_summed
+    if not _wants_compiled(n_bytes):
+        return False
+    if COMPILED_MODULE in sys.modules:
+        return True
+    _n_bytes_summed += n_bytes
+    is_worth_it = _n_bytes_summed > BYTES_BEFORE_COMPILED or os.environ.get("DPLANGEVIN_KERNEL") == "numba"
+    return is_worth_it and find_spec("numba") is not None
 
 
 @lru_cache(maxsize=64)

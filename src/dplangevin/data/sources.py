@@ -307,29 +307,32 @@ class ScratchDataset(StoredDataset):
     def _write(self, source: RecordSource, encode: Encode | None, file: IO[bytes]) -> None:
         """Clip and write all records; raise if their number is not that of the source."""
         n_seen, n_batches = 0, -(-self._n // READ_ROWS)
+        n_bytes = self._n * self._problem.n_columns * self._dtype.itemsize
+        clip = RecordClipper(self._problem, self.grid, n_bytes)
         for records in iterate_with_progress(
             source.records(), "reading records", total=n_batches, private=True
         ):
             n_seen += len(records.targets)
             if n_seen > self._n:
                 break
-            self._write_batch(records, encode, n_seen - len(records.targets), file)
+            self._write_batch(records, encode, clip, n_seen - len(records.targets), file)
         if n_seen != self._n:
             raise InvalidParameter(
                 "the number of records changed while they were read; make the source read-only. "
                 f"{CHARGE_STANDS_MESSAGE}"
             )
 
-    def _write_batch(self, records: RecordBatch, encode: Encode | None, first: int, file: IO[bytes]) -> None:
+    def _write_batch(
+        self, records: RecordBatch, encode: Encode | None, clip: RecordClipper, first: int, file: IO[bytes]
+    ) -> None:
         """Clip a batch of records and write it from row `first` on."""
-        problem, clip = self._problem, RecordClipper(self._problem, self.grid)
         targets = as_column(records.targets, "targets")
         labels = targets.numbers() if encode is None else encode(targets)
         batch_weights = row_weights(encode, labels, records.weights)
         for start in range(0, len(labels), step := clip.block_rows):
             part = slice(start, start + step)
             weights = None if batch_weights is None else batch_weights[part]
-            rows = np.empty((len(labels[part]), problem.n_columns), self._dtype)
+            rows = np.empty((len(labels[part]), self._problem.n_columns), self._dtype)
             try:
                 clipped_labels, clipped_weights = clip(records.features[part], labels[part], weights, rows)
             except InvalidParameter as error:

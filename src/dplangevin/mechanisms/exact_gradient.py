@@ -8,7 +8,6 @@ real numbers, with no allowance for rounding: docs/theory/exact_sums.md.
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import numpy as np
@@ -16,27 +15,13 @@ from numpy.typing import NDArray
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.data.exact_sums import COMPILED_MODULE, ExactSums, QuadraticSums, limit_rows, lower_limits
+from dplangevin.data.exact_sums import ExactSums, QuadraticSums, limit_rows, lower_limits
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid
-from dplangevin.data.kernels import MIN_WIDE_COLUMNS, CompiledKernel
+from dplangevin.data.kernels import repays_compiled
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.constants import MAX_EXACT_COLUMNS
 from dplangevin.sampling.exact_noise import ByteSource, add_rounded_gaussian_noise
-
-BYTES_BEFORE_COMPILED = 3 << 30
-"""Bytes that NumPy sums before compiled code is loaded, which takes as long as it would have saved on them: whoever
-fits once does not wait for it, and whoever fits often pays at most twice what was best."""
-_n_bytes_summed = 0
-
-
-def _repays_import(n_bytes: int) -> bool:
-    """Return whether to use compiled code for a pass over so many bytes; both give the same integers."""
-    global _n_bytes_summed
-    if COMPILED_MODULE in sys.modules or os.environ.get("DPLANGEVIN_KERNEL") == "numba":
-        return True
-    _n_bytes_summed += n_bytes
-    return _n_bytes_summed > BYTES_BEFORE_COMPILED
 
 
 def public_row_grid(problem: Problem, row_bits: int = 20) -> RowGrid:
@@ -99,8 +84,7 @@ def release_gradient(
     if quadratic is not None and batch is None and transform is not None and has_full_limits(data, transform):
         exact, scale = quadratic.gradient(theta, transform), divisor * transform.bound
     else:
-        compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
-        compiled = compiled and _repays_import(data.n_bytes)
+        compiled = loss.slope_formula is not None and repays_compiled(data.n_bytes)
         slopes = loss.slopes_in_place if loss.slope_formula is None else loss.slope_formula
         exact = sums.gradient(slopes, loss.slope_bound, theta, transform, batch, compiled=compiled)
         scale = sums.gradient_scale(divisor, loss.slope_bound, problem.bounds.weight_bound, transform)

@@ -15,6 +15,7 @@ from dplangevin.accounting import conversions as cv, sampled_gaussian as sg
 from dplangevin.accounting.compose import compose_delta, compose_epsilon, compose_pld
 from dplangevin.accounting.conversions import ORDERS
 from dplangevin.accounting.parts import SampledGaussian
+from dplangevin.accounting.pld import sampled_gaussian_pld
 from dplangevin.errors import InvalidParameter
 
 VECTORS = [  # order, rate, noise multiplier, mix || N0, N0 || mix, without replacement
@@ -185,6 +186,64 @@ def test_hockey_stick_is_the_definition():
         exact = np.maximum(p - math.exp(eps) * q, 0).sum() * width
         assert float(sg.sampled_hockey_stick(rate, noise, eps)) == pytest.approx(exact, rel=1e-6, abs=1e-12)
         assert float(sg.sampled_hockey_stick(rate, noise, eps)) >= exact * (1 - 1e-7)
+
+
+def exact_directed_hockey_stick(rate: float, noise: float, eps: float, removed: bool) -> mpmath.mpf:
+    """P(S) - g Q(S) for the half-line S where P's density is above g times Q's, in 60 digits."""
+    with mpmath.workdps(60):
+        q, nm, g = mpmath.mpf(rate), mpmath.mpf(noise), mpmath.exp(mpmath.mpf(eps))
+        ratio = ((g if removed else 1 / g) - 1 + q) / q  # of N1 to N0 at the end of the half-line
+        if ratio <= 0:
+            return max(1 - g, mpmath.mpf(0))
+        end = nm**2 * mpmath.log(ratio) + mpmath.mpf(1) / 2
+        side = -1 if removed else 1  # a record that was there makes large values likely
+        zero, one = mpmath.ncdf(side * end / nm), mpmath.ncdf(side * (end - 1) / nm)
+        mix = (1 - q) * zero + q * one
+        return mix - g * zero if removed else zero - g * mix
+
+
+def test_both_directions_are_exact_and_never_below() -> None:
+    rng = np.random.default_rng(36)
+    for _ in range(150):
+        rate, noise = float(np.exp(rng.uniform(-11, -0.001))), float(np.exp(rng.uniform(-1.6, 3.4)))
+        removed, far = bool(rng.integers(2)), 8 / noise
+        eps = rng.choice([-1, 1], 8) * np.exp(rng.uniform(-14, math.log(far), 8))
+        found = sg.directed_hockey_stick(rate, noise, eps, removed=removed)
+        for value, at in zip(found, eps, strict=True):
+            exact = exact_directed_hockey_stick(rate, noise, float(at), removed)
+            assert value >= exact * (1 - 1e-14) - 1e-17, (rate, noise, at, removed)
+            assert value <= exact * (1 + 1e-11) + 3e-15, (rate, noise, at, removed)
+    assert not np.isnan(
+        sg.directed_hockey_stick(0.3, 0.01, np.linspace(-6000, 6000, 999), removed=True)
+    ).any()
+    assert not np.isnan(
+        sg.directed_hockey_stick(0.3, 0.01, np.linspace(-6000, 6000, 999), removed=False)
+    ).any()
+
+
+@pytest.mark.parametrize(("rate", "noise"), [(0.01, 2.0), (0.2, 0.7), (0.9, 1.3), (1e-4, 0.5)])
+def test_the_distribution_of_a_step_is_that_of_dp_accounting(rate: float, noise: float) -> None:
+    """Within its rounding; and never below the exact curve, with a shaved variant that is."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    ours, theirs = sampled_gaussian_pld(rate, noise, 1e-3), pld.from_gaussian_mechanism(
+        noise, sampling_prob=rate, value_discretization_interval=1e-3
+    )  # fmt: skip
+    for count in (1, 50):
+        first, second = (each.self_compose(count) if count > 1 else each for each in (ours, theirs))
+        for eps in (0.0, 0.0123, 0.5, 2.0):
+            assert first.get_delta_for_epsilon(eps) == pytest.approx(
+                second.get_delta_for_epsilon(eps), rel=1e-7, abs=1e-13
+            )
+    shaved = sampled_gaussian_pld(rate * 0.99, noise, 1e-3)
+    for removed, own, less in (
+        (True, ours._pmf_remove, shaved._pmf_remove),
+        (False, ours._pmf_add, shaved._pmf_add),
+    ):
+        exact = [exact_directed_hockey_stick(rate, noise, eps, removed) for eps in (0.0, 1e-4, 5e-4, 5e-3)]
+        at = [own.get_delta_for_epsilon(eps) for eps in (0.0, 1e-4, 5e-4, 5e-3)]
+        assert all(value >= bound - 1e-15 for value, bound in zip(at, exact, strict=True))
+        assert less.get_delta_for_epsilon(0.0) < exact[0]
 
 
 @pytest.mark.parametrize(("rate", "noise"), [(0.01, 1.0), (0.5, 0.3), (1e-9, 4.0), (1.0, 2.0)])

@@ -928,11 +928,15 @@ def test_moments_are_used_by_a_public_rule() -> None:
     assert not applies(Clipped(Squared(), 1.0), None, 2.0)
 
 
+@pytest.mark.parametrize("kernel", ["numpy", "numba"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("norm", [1e-3, 1.0, 7.3, 3e7])
+@pytest.mark.parametrize("norm", [1e-29, 1e-3, 1.0, 7.3, 3e7])
 def test_rows_that_are_rounded_before_they_are_clipped_are_those_clipped_first(
-    dtype: type, norm: float
+    kernel: str, dtype: type, norm: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if kernel == "numba":
+        pytest.importorskip("numba")
+    monkeypatch.setenv("DPLANGEVIN_KERNEL", kernel)
     rng, p, n = np.random.default_rng(65), 6, 4000
     X = rng.standard_normal((n, p))
     lengths = norm * np.concatenate(
@@ -950,7 +954,12 @@ def test_rows_that_are_rounded_before_they_are_clipped_are_those_clipped_first(
     )
     grid, y = RowGrid(row_norm=problem.row_norm), np.zeros(n)
     expected = ArrayDataset(X, y, problem).with_rounded_rows(grid)
+    wide = np.repeat(X, 2, axis=1)
+    for table in (X, np.asfortranarray(X), wide[:, ::2], np.require(X, requirements=["W"])[:]):
+        assert np.array_equal(ArrayDataset(table, y, problem, grid=grid)._rows, expected._rows)
+    X.flags.writeable = False
     assert np.array_equal(ArrayDataset(X, y, problem, grid=grid)._rows, expected._rows)
+    X = X.copy()
     X[77, 3] = np.nan
     with pytest.raises(InvalidParameter, match="missing or infinite"):
         ArrayDataset(X, y, problem, grid=grid)

@@ -22,7 +22,7 @@ from dplangevin.accounting.plan import Plan, public_noise_grid
 from dplangevin.accounting.registry import theorems_for
 from dplangevin.audit import replay
 from dplangevin.cli.main import run_command_line as command
-from dplangevin.data import ArrayDataset
+from dplangevin.data import ArrayDataset, kernels
 from dplangevin.data.exact_sums import ExactSums
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
@@ -350,16 +350,20 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_compiled_code_is_loaded_once_it_has_been_worth_waiting_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever sums, the integers are the same; only who waits for numba changes."""
     monkeypatch.delenv("DPLANGEVIN_KERNEL", raising=False)
-    monkeypatch.delitem(sys.modules, exact_gradient.COMPILED_MODULE, raising=False)
-    monkeypatch.setattr(exact_gradient, "_n_bytes_summed", 0)
-    half = exact_gradient.BYTES_BEFORE_COMPILED // 2
-    assert [exact_gradient._repays_import(half) for _ in range(3)] == [False, False, True]
-    monkeypatch.setattr(exact_gradient, "_n_bytes_summed", 0)
-    monkeypatch.setitem(sys.modules, exact_gradient.COMPILED_MODULE, exact_gradient)
-    assert exact_gradient._repays_import(1)
-    monkeypatch.delitem(sys.modules, exact_gradient.COMPILED_MODULE)
+    monkeypatch.delitem(sys.modules, kernels.COMPILED_MODULE, raising=False)
+    monkeypatch.setattr(kernels, "_n_bytes_summed", 0)
+    monkeypatch.setattr(kernels, "find_spec", lambda name: name)
+    half = kernels.BYTES_BEFORE_COMPILED // 2
+    assert [kernels.repays_compiled(half) for _ in range(3)] == [False, False, True]
+    monkeypatch.setattr(kernels, "_n_bytes_summed", 0)
+    monkeypatch.setitem(sys.modules, kernels.COMPILED_MODULE, kernels)
+    assert kernels.repays_compiled(kernels.MIN_COMPILED_BYTES)
+    assert not kernels.repays_compiled(1), "small tables stay with NumPy"
+    monkeypatch.delitem(sys.modules, kernels.COMPILED_MODULE)
     monkeypatch.setenv("DPLANGEVIN_KERNEL", "numba")
-    assert exact_gradient._repays_import(1)
+    assert kernels.repays_compiled(1)
+    monkeypatch.setenv("DPLANGEVIN_KERNEL", "numpy")
+    assert not kernels.repays_compiled(1 << 40)
 
 
 # hidden states: the last iterate of a run whose states are on the grid of their noise
