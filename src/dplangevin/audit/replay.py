@@ -30,14 +30,15 @@ from dplangevin.accounting.parts import Gaussian, PrivacyPart, Pure
 
 _ROUNDING_TOLERANCE = 1e-9
 """A relative part of the shift outside the span of the noise that is attributed to rounding."""
-PURE_LAWS = ("laplace", "geometric", "norm", "nuclear")
+PURE_LAWS = ("laplace", "geometric", "norm", "nuclear", "choice")
 
 
 class TracedNoise(np.ndarray):
     """An array that records which linear function of which draws it is.
 
     law : distribution of the draws: "gaussian", "laplace" (density exp(-|x|)), "geometric" (one-sided, of whole
-        numbers), "norm" (density exp(-|x|_2)), "nuclear" (log density Lipschitz in the nuclear norm).
+        numbers), "norm" (density exp(-|x|_2)), "nuclear" (log density Lipschitz in the nuclear norm), "choice" (the
+        largest of several totals with exponential noise, of which only the place is released).
     terms : draw -> coefficients [*shape, entries of the draw].
     """
 
@@ -189,6 +190,8 @@ class NoisyRelease:
             return 0.0
         if not np.isfinite(shift).all():
             return math.inf
+        if self.law == "choice":
+            return float(np.ptp(shift) / self.spread[0, 0])
         if self.law == "nuclear":
             matrix = shift.reshape(np.shape(self.exact))
             return float(np.linalg.norm(matrix, "nuc") / self.spread[0, 0])
@@ -273,6 +276,10 @@ class NoiseTape:
     def observe_sum(self, exact: Any, released: Any, law: str, scale: Any) -> Any:
         """Record the release of a sampler that adds its noise itself, of one scale or one for each entry."""
         return self.record_release(np.copy(exact), released, law, scale * np.eye(int(np.size(exact))))
+
+    def observe_choice(self, totals: Any, index: int, scale: float) -> Any:
+        """Record which of several totals was the largest with exponential noise of this scale."""
+        return self.record_release(np.copy(totals), np.asarray(index), "choice", np.array([[scale]]))
 
     def observe_minimizer(
         self, tilt: Any, minimize: Callable[[Any], Any], gradient: Callable[[Any], Any]
