@@ -150,9 +150,11 @@ MAX_GAUSSIAN_CENTER_FRACTION = 0.1
 much as if they were far weaker, so where more is needed they have a fraction of epsilon of their own."""
 PURE_CENTER_FRACTIONS = (0.05, 0.5)
 """That fraction of epsilon, at least and at most."""
-MIN_PURE_SIGNAL, HIDDEN_CENTER_FRACTION, HIDDEN_SPREAD_SHARE = 3.0, 0.95, 0.05
-"""Signal-to-noise ratio of a pure fit below which noise hides all features, the fraction of epsilon for both choices
-then, and the part of it for the spread."""
+MIN_PURE_SIGNAL, MAX_NEEDED_FRACTION = 3.0, 0.75
+"""Signal-to-noise ratio of a pure fit below which, and fraction of epsilon that both choices need above which, noise
+hides all features."""
+HIDDEN_CENTER_FRACTION, HIDDEN_SPREAD_SHARE = 0.95, 0.05
+"""Fraction of epsilon for both choices then, and the part of it for the spread."""
 
 
 def chooses_center(request: Request) -> bool:
@@ -195,6 +197,8 @@ def center_shares(request: Request) -> tuple[float, float]:
 
 def _hides_all(request: Request) -> bool:
     """Return whether noise hides all features from a fit that has epsilon for a center."""
+    if _needed_fraction(replace(request, delta=0.0)) > MAX_NEEDED_FRACTION:
+        return True
     if request.delta > 0:
         return hides_features(request)
     return request.effective_n(pure=True) < MIN_PURE_SIGNAL * request.n_columns

@@ -484,8 +484,7 @@ def check_center_scales(spec: Any) -> None:
     """Check the fields center_scale and spread_scale of a spec: both or neither."""
     if (spec.center_scale is None) != (spec.spread_scale is None):
         raise InvalidParameter("state both center_scale and spread_scale, or neither.")
-    if spec.center_scale is not None:
-        _check.validate_fields(spec, center_scale=_check.check_scale, spread_scale=_check.check_scale)
+    _check.validate_fields(spec, center_scale=_check.check_scale, spread_scale=_check.check_scale)
 
 
 def calibrate_noisy_max(

@@ -214,7 +214,8 @@ class WhitenedSpec(Spec):
         _check.validate_fields(
             self, shrink=_check.check_flag, approach_noise_std=_check.check_scale, secure=_check.check_flag
         )
-        check_center_scales(self)
+        if (self.center_scale, self.spread_scale) != (None, None):
+            check_center_scales(self)
         if self.center_scale is not None and (self.count_noise_std or self.curvature_noise_std):
             raise InvalidParameter("a center of the targets goes with neither counts nor a curvature.")
         for name in ("count_noise_std", "recount_noise_std"):

@@ -36,6 +36,8 @@ RIDGE_FACTOR = 1.2
 
 def prefers_pure_whitening(request: Request) -> bool:
     """Return True where mechanism="auto" whitens under a pure guarantee: models where that was measured to help."""
+    if request.delta == 0 and rules.chooses_center(request):
+        return True
     pure = request.uses_defaults and request.delta == 0 and request.defaults.whitens_purely
     is_guarded = (
         rules.count_budget_fraction(request) > 0

@@ -67,7 +67,8 @@ class WhitenedObjectiveSpec(Spec):
     spread_scale: float | None = None
 
     def __post_init__(self) -> None:
-        check_center_scales(self)
+        if (self.center_scale, self.spread_scale) != (None, None):
+            check_center_scales(self)
         if self.center_scale is not None and self.count_density_scale is not None:
             raise InvalidParameter("a center of the targets takes the place of counts.")
         for name in ("count_density_scale", "recount_density_scale"):

@@ -93,7 +93,6 @@ class Huber(Loss):
         averaged_fraction=0.8,
         counts_classes=True,
         guards_constant=True,
-        whitens_purely=True,
     )
 
     def __post_init__(self) -> None:
@@ -168,7 +167,6 @@ class SmoothedPinball(Loss):
         averaged_fraction=0.8,
         counts_classes=True,
         guards_constant=True,
-        whitens_purely=True,
         max_sharpness=5.0,
         steps_power=0.75,
         steps_power_long=0.5,
