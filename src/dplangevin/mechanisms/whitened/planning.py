@@ -162,7 +162,7 @@ def _center_fields(request: Request) -> dict[str, Any]:
         request.mu * math.sqrt(fraction) / PURE_TO_GAUSSIAN if is_gaussian else fraction * request.epsilon
     )
     center, spread = (2 / (share * epsilon * (1 - 1e-7)) for share in rules.center_shares(request))
-    return {"center_scale": center, "spread_scale": spread, "gaussian_center": is_gaussian}
+    return {"center_scale": center, "spread_scale": spread, "gaussian_center": is_gaussian or None}
 
 
 def _phase_fields(

@@ -192,7 +192,7 @@ class WhitenedSpec(Spec):
     slope_noise_std: float = 0.0
     center_scale: float | None = None
     spread_scale: float | None = None
-    gaussian_center: bool = False
+    gaussian_center: bool | None = None
     combined_noise: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -216,6 +216,8 @@ class WhitenedSpec(Spec):
         )
         if (self.center_scale, self.spread_scale) != (None, None):
             check_center_scales(self)
+        if self.gaussian_center is not None:
+            _check.validate_fields(self, gaussian_center=_check.check_flag)
         if self.center_scale is not None and (self.count_noise_std or self.curvature_noise_std):
             raise InvalidParameter("a center of the targets goes with neither counts nor a curvature.")
         for name in ("count_noise_std", "recount_noise_std"):
