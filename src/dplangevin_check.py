@@ -167,6 +167,9 @@ class Release:
         need(stated >= change * (1 - D("1e-12")), "a smaller gradient sensitivity has no rule", NotCovered)
         return change
 
+    def centers(self) -> list[D]:  # scales of the choices of a center and a spread: pure 2 / scale
+        return [s for name in ("center_scale", "spread_scale") if (s := self.s.number(name, zero=True))]
+
     def rule_whitened_composition(self) -> Iterator[Cost]:
         s, n, weight = self.s, self.c.count("n"), self.c.number("weight_bound")
         approach, change = s.count("n_approach_steps", zero=True), self.gradient() / self.c.number("row_norm")
@@ -178,6 +181,8 @@ class Release:
         yield Cost("gaussian", last, steps)
         yield Cost("gaussian", self.matrix / (n * s.number("moment_noise_std")), s.count("n_moment_releases"))
         yield Cost("gaussian", first, approach)
+        kind, size = ("gaussian", (2 * PI).sqrt()) if s.get("gaussian_center") is True else ("pure", D(2))
+        yield from [Cost(kind, size / each) for each in self.centers()]
         moved = {"count": self.matrix * weight, "curvature": self.matrix, "slope": D(2).sqrt()}
         for name, change in moved.items():
             if noise := s.number(f"{name}_noise_std", zero=True):
@@ -187,9 +192,8 @@ class Release:
         s, n, moments = self.s, self.c.count("n"), self.s.count("max_moment_releases", zero=True)
         steps = self.gradient() / self.c.number("row_norm") / (n * s.number("noise_std"))
         first, further = (self.matrix / (n * s.number(f"{each}_noise_std")) for each in ("moment", "further"))
-        if (
-            taken := s.number("further_fraction", zero=True)
-        ) or moments > 1:  # from the steps, by each further moment
+        taken = s.number("further_fraction", zero=True)  # from the steps, by each further moment
+        if taken or moments > 1:
             need(0 < (moments - 1) * taken < 1, "further moments leave nothing for steps")
             steps = max(steps, further / taken.sqrt())
         yield Cost("gaussian", steps)
@@ -248,6 +252,7 @@ class Release:
         yield Cost("pure", self.records / (n * s.number("moment_density_scale")))
         if scale := s.number("count_density_scale", zero=True):
             yield Cost("pure", changed / scale)
+        yield from [Cost("pure", 2 / each) for each in self.centers()]
 
     def rule_noisy_sums(self) -> Iterator[Cost]:
         noise, sizes = self.s.word("noise", "geometric", "gamma", "gaussian"), []
@@ -285,9 +290,7 @@ class Release:
         columns = self.s.count("n_numbers", zero=True) + self.s.count("n_categories", zero=True)
         changed, scale = D(self.records * columns), self.s.number("scale")
         need(rare < 1 and (rare == 0 or noise == "gaussian"), "labels are listed without enough noise")
-        absent = (
-            PI / 2 * (1 - rare).ln() ** 2
-        )  # of labels not listed: pure -log(1 - t), thus sqrt(pi / 2) times that GDP
+        absent = PI / 2 * (1 - rare).ln() ** 2  # of labels not listed: pure -log(1 - t), as GDP
         gaussian = Cost("gaussian", (self.rows**2 * changed / scale**2 + absent).sqrt())
         yield gaussian if noise == "gaussian" else Cost("pure", self.rows * changed / scale)
 
@@ -308,9 +311,7 @@ def check_certificate(plain: Any, guarantee: Any) -> tuple[float, list[Cost], D]
         need(part.get("p") in (None, 1), "a part of this exponent has no rule", NotCovered)
         size = part.number(STATED[kind], zero=True) * (part.count("changed") if "p" in part.plain else 1)
         parts.append(Cost(kind, size, part.count("count")))
-    for kind, power in zip(
-        STATED, (2, 1, 1), strict=True
-    ):  # stated costs are those derived, or slightly above
+    for kind, power in zip(STATED, (2, 1, 1), strict=True):  # stated costs: those derived, or just above
         ours, theirs = ([cost for cost in each if cost.kind == kind] for each in (costs, parts))
         least, most = (sum((c.uses * c.value**power for c in each), D(0)) for each in (ours, theirs))
         uses, stated_uses = (sum(cost.uses for cost in each) for each in (ours, theirs))

@@ -36,6 +36,10 @@ class NoiseObserver(Protocol):
         """Observe minimize(tilt), the point where the gradient over the records is minus the tilt, which is noise."""
         ...
 
+    def observe_choice(self, totals: Any, index: int, scale: float) -> Any:
+        """Observe the index of the largest total plus exponential noise of this scale; return what is released."""
+        ...
+
 
 noise_observer: ContextVar[NoiseObserver | None] = ContextVar("noise_observer", default=None)
 """None, except inside an audit. An audit replaces the generator by one that records its draws; samplers that draw

@@ -358,6 +358,19 @@ def _fits(units: Units) -> Iterator[SpendingCase]:
             yield estimator(
                 f"secure whitened {kind.__name__}, {adjacency}", kind, high=high, **(options | whitened)
             )
+        centers = [
+            ("pure", {"delta": 0.0, "epsilon": 30.0}),
+            ("gaussian", {"epsilon": 300.0}),
+            ("weighted", weighted),
+        ]
+        centers += [
+            ("secure", {"secure": True}),
+            ("secure pure", {"secure": True, "delta": 0.0, "epsilon": 30.0}),
+        ]
+        for name, extra in centers:
+            for kind in (DPHuberRegressor, DPQuantileRegressor):
+                stated = options | extra | {"least": 0.02}
+                yield estimator(f"{kind.__name__}, {name} center, {adjacency}", kind, **stated)
         statistics = options | {"mechanism": "sufficient-statistics"}
         yield estimator(f"sufficient statistics, {adjacency}", DPRidge, **statistics)
         yield estimator(f"weighted statistics, {adjacency}", DPRidge, **(statistics | weighted))

@@ -20,7 +20,17 @@ from hypothesis import given, settings, strategies as st
 from typer.testing import CliRunner
 
 import dplangevin_check as checker
-from dplangevin import DPLogisticRegression, DPRidge, InvalidParameter, Ledger, Schema, account, plan_fit
+from dplangevin import (
+    DPHuberRegressor,
+    DPLogisticRegression,
+    DPQuantileRegressor,
+    DPRidge,
+    InvalidParameter,
+    Ledger,
+    Schema,
+    account,
+    plan_fit,
+)
 from dplangevin._plain import add_digest
 from dplangevin.accounting.certificate import certificate_to_plain, check_guarantee
 from dplangevin.accounting.generalized_gaussian import GeneralizedGaussian
@@ -70,6 +80,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "perturbed": {"delta": 0.0, "mechanism": "objective-perturbation", "secure": False},
     "pure, not exact": {"delta": 0.0, "secure": False},
     "two rows, pure": {"delta": 0.0, "max_rows_per_person": 2},
+    "center": {"cls": DPHuberRegressor},
+    "center, Gaussian": {"cls": DPHuberRegressor, "epsilon": 8.0},
+    "center, two rows": {"cls": DPQuantileRegressor, "max_rows_per_person": 2},
+    "center, pure": {"cls": DPQuantileRegressor, "delta": 0.0},
 }
 
 

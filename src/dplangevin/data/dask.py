@@ -137,6 +137,10 @@ class PartitionedDataset(Dataset):
     def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> PartitionedDataset:
         return self._with_partitions(ArrayDataset.with_weights, task, *arguments, has_weights=True)
 
+    def with_loss(self, loss: Loss) -> PartitionedDataset:
+        problem = replace(self._problem, loss=loss)
+        return self._with_partitions(ArrayDataset.with_loss, loss, _problem=problem)
+
     def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> PartitionedDataset:
         """Round the rows on the workers; a partition that is computed again is rounded again."""
         return self._with_partitions(ArrayDataset.with_rounded_rows, grid)

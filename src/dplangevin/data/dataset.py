@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
 
@@ -194,6 +195,10 @@ class Dataset(ABC):
             f"{type(self).__name__} cannot weight its records; use noisy gradient descent."
         )
 
+    def with_loss(self, loss: Loss) -> Dataset:
+        """Return the same records for a problem with another loss, of the same kind of labels."""
+        raise InvalidParameter(f"{type(self).__name__} cannot change the loss of its problem.")
+
     def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> Dataset:
         """Return the same records with rows rounded towards zero to the grid; rows in a file go to another file.
 
@@ -355,6 +360,9 @@ class StoredDataset(Dataset):
             start = part.stop
         self.check_row_count(start)
         return self._copy_with(_weights=weights, has_weights=True)
+
+    def with_loss(self, loss: Loss) -> StoredDataset:
+        return self._copy_with(_problem=replace(self._problem, loss=loss))
 
     def with_rounded_rows(self, grid: RowGrid, *, in_place: bool = False) -> StoredDataset:
         if self.grid == grid:

@@ -420,6 +420,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             weight_bound=(1.0 if self.weight_bound is None else self.weight_bound) * self._max_class_weight(),
             bad_rows="zero" if self._accepts_any_row() else "refuse",
             secure=secure,
+            needs_gaussian=rows > 1,  # mu of all rows of a person is a multiple of that of one
             allow_more_rows=self.n_public is not None and self.adjacency == "add-remove",
         )
 

@@ -407,7 +407,8 @@ class DPHuberRegressor(IntervalsMixin, DPLinearRegressor):
 
     Parameters
     ----------
-    transition : residual, in units of y, beyond which the loss is linear; None takes a tenth of the range.
+    transition : residual, in units of y, beyond which the loss is linear; None takes a tenth of the range. Default
+        fits take at most 2.5 times the released distance from the center within which three quarters of targets lie.
     {shared}
 
     References

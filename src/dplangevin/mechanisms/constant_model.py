@@ -176,11 +176,22 @@ class ConstantModel(NamedTuple):
 
     is_best : whether no other constant has a smaller loss. A quantile, or the center of a Huber loss, does not follow
         from the mean target.
+    uncertainty : standard deviation of what noise adds to the scores.
+    target_variance : of the targets around the scores, where it is released; scores that differ by more have less
+        curvature.
     """
 
     scores: Floats
     curvature_fraction: float
     is_best: bool = True
+    uncertainty: float = 0.0
+    target_variance: float = math.inf
+
+
+def constant_of_counts(problem: Problem, means: Floats, noise_std: float) -> ConstantModel:
+    """Return the constant model of noisy means of weight x indicator."""
+    shares, noise = estimate_model_shares(problem, means, noise_std)
+    return fit_constant(problem, shares)._replace(uncertainty=score_uncertainty(problem, shares, noise))
 
 
 def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:

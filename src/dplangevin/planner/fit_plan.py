@@ -78,6 +78,7 @@ class Request:
     allow_more_rows : under add-remove, the data may hold more rows than the divisor n.
     curvature_fraction : fraction of the budget (in mu^2) for a release of the curvature, which intervals need.
     objective : "empirical" risk, or "population" risk: draws with a ridge chosen for new records.
+    needs_gaussian : the guarantee is to be one of Gaussian DP where that is possible: it is composed with others.
     mechanism_options : for mechanism="langevin": a mapping with any of inverse_temperature, time and n_steps, which are
         then not chosen.
 
@@ -111,6 +112,7 @@ class Request:
     objective: RiskObjective = "empirical"
     constant_feature: float | None = None
     curvature_fraction: float = 0.0
+    needs_gaussian: bool = False
     mechanism_options: Mapping[str, float] | None = field(default=None, hash=False)
     defaults: ModelDefaults = field(init=False, repr=False, compare=False)
     n_changed_records: int = field(init=False, repr=False, compare=False)
@@ -263,6 +265,15 @@ def explain_counts(fraction: float, may_keep_answer: bool = False) -> tuple[str,
             if may_keep_answer
             else ""
         ),
+    )
+
+
+def explain_center(fraction: float) -> str:
+    """Return a sentence on the choice of a center and a spread of the targets, with this fraction of the budget."""
+    return (
+        f"{fraction:.0%} of the privacy budget is spent on a center of the targets and their spread around it, chosen "
+        "among public candidates: the fit starts at the model that predicts the center for every row, its loss is no "
+        "wider than suits the spread, and it returns to that model as far as noise hides what features add"
     )
 
 
@@ -463,7 +474,7 @@ def plan_gaussian_fit(request: Request, max_mu: float = math.inf) -> FitPlan:
     "auto" then means the default mechanism wherever the planner's choice is not mu-GDP with mu <= max_mu, because a
     pure guarantee composes badly with Gaussian ones.
     """
-    fit_plan = plan_request(request)
+    fit_plan = plan_request(replace(request, needs_gaussian=True))
     mu = fit_plan.plan.guarantee.mu
     if request.mechanism == AUTO and request.theorem is None and (mu is None or not mu <= max_mu):
         fit_plan = plan_request(replace(request, mechanism=default_mechanism()))

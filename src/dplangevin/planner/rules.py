@@ -9,7 +9,7 @@ effective_n / p. docs/planner.md explains the rules and the measurements behind 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dplangevin.problem.losses.base import ModelDefaults
@@ -140,6 +140,83 @@ def count_budget_fraction(request: Request) -> float:
     signal_to_noise = request.effective_n(pure=request.delta == 0) / request.n_columns
     fraction = max(0.5 / (1 + request.n_columns), 1 / signal_to_noise, MIN_COUNT_FRACTION)
     return min(fraction, MAX_FIRST_COUNT_FRACTION if request.target_bounds is None else MAX_COUNT_FRACTION)
+
+
+CENTER_RECORDS, SPREAD_RECORDS = 60.0, 60.0
+"""epsilon n at which few records lie between the choice of a center and the median (for another quantile, over twice
+the smaller part of them on one side of it), and at which the choice of a spread is hardly off by a candidate."""
+MAX_GAUSSIAN_CENTER_FRACTION = 0.1
+"""Largest fraction of mu^2 for both choices. Their guarantees are pure, and cost a descent, whose noise is Gaussian, as
+much as if they were far weaker, so where more is needed they have a fraction of epsilon of their own."""
+PURE_CENTER_FRACTIONS = (0.05, 0.5)
+"""That fraction of epsilon, at least and at most."""
+MIN_PURE_SIGNAL, MAX_NEEDED_FRACTION = 3.0, 0.75
+"""Signal-to-noise ratio of a pure fit below which, and fraction of epsilon that both choices need above which, noise
+hides all features."""
+HIDDEN_CENTER_FRACTION, HIDDEN_SPREAD_SHARE = 0.95, 0.05
+"""Fraction of epsilon for both choices then, and the part of it for the spread."""
+
+
+def chooses_center(request: Request) -> bool:
+    """Return whether a fit starts at a released center of its targets, and suits its loss to their spread."""
+    return (
+        request.uses_defaults
+        and request.has_constant
+        and not request.curvature_fraction
+        and request.make_loss(None).center_level is not None
+        and not (request.needs_gaussian and _needed_fraction(request) > MAX_GAUSSIAN_CENTER_FRACTION)
+    )
+
+
+def has_gaussian_center(request: Request) -> bool:
+    """Return whether the choice of a center costs a fraction of mu^2, and not one of epsilon."""
+    return request.delta > 0 and _needed_fraction(request) <= MAX_GAUSSIAN_CENTER_FRACTION
+
+
+def center_budget_fraction(request: Request) -> float:
+    """Return the fraction of the budget (in mu^2, or in epsilon) for the choice of a center and a spread."""
+    if has_gaussian_center(request):
+        return max(count_budget_fraction(request), _needed_fraction(request))
+    if _hides_all(request):
+        return HIDDEN_CENTER_FRACTION
+    least, most = PURE_CENTER_FRACTIONS
+    return min(max(_needed_fraction(replace(request, delta=0.0)), least), most)
+
+
+def center_shares(request: Request) -> tuple[float, float]:
+    """Return the parts of the two choices: of epsilon, or of the root of the sum of the squares of both."""
+    center = _center_records(request)
+    if has_gaussian_center(request):
+        total = math.hypot(center, SPREAD_RECORDS)
+    elif _hides_all(request):
+        return 1 - HIDDEN_SPREAD_SHARE, HIDDEN_SPREAD_SHARE
+    else:
+        total = center + SPREAD_RECORDS
+    return center / total, SPREAD_RECORDS / total
+
+
+def _hides_all(request: Request) -> bool:
+    """Return whether noise hides all features from a fit that has epsilon for a center."""
+    if _needed_fraction(replace(request, delta=0.0)) > MAX_NEEDED_FRACTION:
+        return True
+    if request.delta > 0:
+        return hides_features(request)
+    return request.effective_n(pure=True) < MIN_PURE_SIGNAL * request.n_columns
+
+
+def _center_records(request: Request) -> float:
+    """Return the epsilon n that the choice of a center needs."""
+    level = request.make_loss(None).center_level
+    assert level is not None
+    return CENTER_RECORDS / (2 * min(level, 1 - level))
+
+
+def _needed_fraction(request: Request) -> float:
+    """Return the fraction of the budget that both choices need; epsilon costs sqrt(pi / 2) epsilon of mu."""
+    center = _center_records(request)
+    if request.delta == 0:
+        return (center + SPREAD_RECORDS) / (request.n * request.epsilon)
+    return math.pi / 2 * (math.hypot(center, SPREAD_RECORDS) / (request.n * request.mu)) ** 2
 
 
 def hides_features(request: Request) -> bool:

@@ -440,13 +440,15 @@ def test_which_models_return_to_a_constant_and_how(model: str) -> None:
         fit_intercept=True, **options,
     ).plan  # fmt: skip
     assert isinstance(plan.spec, WhitenedSpec)
-    assert plan.spec.count_noise_std
+    assert plan.spec.count_noise_std if is_best else plan.spec.center_scale
     counted = DescentStart(np.zeros((7, 1)), np.ones(7))
     assert is_guarded(plan.spec, plan.problem, counted) == is_limited
     n_classes = options.get("n_classes", 2)
     shares = np.arange(1.0, n_classes + 1) / sum(range(1, n_classes + 1))
     assert fit_constant(plan.problem, shares).is_best == is_best
-    without = replace(plan.spec, count_noise_std=None, recount_noise_std=None)
+    without = replace(
+        plan.spec, count_noise_std=None, recount_noise_std=None, center_scale=None, spread_scale=None
+    )
     assert is_guarded(without, plan.problem, counted._replace(is_counted=False)) == (model == "ridge")
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from dplangevin import _check
 from dplangevin.accounting.conversions import divide_up, gdp_mu
@@ -462,6 +462,29 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSpec], name="report noisy max", proof=""):
         part = Pure(value=round_up(_max_sensitivity(spec.unit, spec.adjacency) / spec.scale))
         assumptions = (*spec.assumptions, *noise_assumptions(ANSWER_ASSUMPTIONS, secure=spec.secure))
         return self.guarantee_of_answers(spec, part, assumptions)
+
+
+class CenterScales(NamedTuple):
+    """Scales of the exponential noise with which a center of targets and a spread are chosen, in records."""
+
+    center: float
+    spread: float
+
+    @property
+    def costs(self) -> tuple[float, float]:
+        """Epsilon of each choice.
+
+        A record of the largest weight changes each candidate's score by at most 1, the unit of the scale, either way:
+        under add-remove as well.
+        """
+        return 2 / self.center, 2 / self.spread
+
+
+def check_center_scales(spec: Any) -> None:
+    """Check the fields center_scale and spread_scale of a spec: both or neither."""
+    if (spec.center_scale is None) != (spec.spread_scale is None):
+        raise InvalidParameter("state both center_scale and spread_scale, or neither.")
+    _check.validate_fields(spec, center_scale=_check.check_scale, spread_scale=_check.check_scale)
 
 
 def calibrate_noisy_max(

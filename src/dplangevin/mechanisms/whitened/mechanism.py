@@ -15,13 +15,14 @@ from dplangevin.data.exact_sums import ExactSums, QuadraticSums
 from dplangevin.data.integer_grids import Dyadic, RowGrid, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.constant_model import (
+    ConstantModel,
     constant_coefficients,
+    constant_of_counts,
     estimate_model_shares,
     estimate_shares,
     fit_constant,
     has_balanced_classes,
     release_mean_counts,
-    score_uncertainty,
 )
 from dplangevin.mechanisms.exact_gradient import (
     has_full_limits,
@@ -32,6 +33,7 @@ from dplangevin.mechanisms.exact_gradient import (
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.run_state import RunState
+from dplangevin.mechanisms.target_center import TargetCenter, constant_of_center, release_target_center
 from dplangevin.mechanisms.whitened.curvature import (
     WhitenedCurvature,
     check_curvature_problem,
@@ -77,7 +79,10 @@ latter adds about 3e-13 to a second moment."""
 
 @dataclass(kw_only=True)
 class DescentState:
-    """The state of a run: noisy counts, moments, step, number of steps, iterates, sums, second counts, curvature."""
+    """The state of a run: noisy counts, moments, step, number of steps, iterates, sums, second counts, curvature.
+
+    center : in place of counts, a released center of the targets and their spread, with the noise `count_noise`.
+    """
 
     moments: Floats
     step: int
@@ -89,6 +94,7 @@ class DescentState:
     counts: Floats = field(default_factory=lambda: np.empty(0))
     count_noise: float = 0.0
     second_counts: Floats = field(default_factory=lambda: np.empty(0))
+    center: Floats = field(default_factory=lambda: np.empty(0))
     curvature: Floats | None = None
 
 
@@ -134,7 +140,7 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         quadratic = None if grid is None else QuadraticSums.of(data, grid)
         if run_state is None or (position := run_state.load_position()) is None:
             counts = release_counts(spec, data, draws, spec.count_noise_std)
-            spec = limit_row_norm(spec, data.problem, counts)
+            spec, data = suit_targets(spec, data, counts)
             state = initial_state(
                 spec, data.problem, release_second_moments(spec, data, draws, quadratic), counts
             )
@@ -142,7 +148,9 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             if inputs.repeats_noise:
                 run_state.restore_generator(draws.rng)
             state = DescentState(**position)
-            spec = limit_row_norm(spec, data.problem, state.counts)
+            spec, data = suit_targets(
+                spec, data, state.counts if spec.center_scales is None else state.center
+            )
         geometry = whitening_geometry(spec, state.moments, grid)
         start = descent_start(data.problem, geometry, state)
         coefficients = run_descent(spec, data, geometry, state, draws, run_state, start, quadratic)
@@ -184,9 +192,12 @@ def initial_state(
 ) -> DescentState:
     """Return the state of a descent before its first step; iterates are relative to its start."""
     start = np.zeros((problem.n_columns, problem.loss.score_dimension))
+    nothing = np.empty(0)
+    counts = nothing if counts is None else counts
     return DescentState(
-        counts=np.empty(0) if counts is None else counts,
-        count_noise=spec.count_noise_std or 0.0,
+        counts=counts if spec.center_scales is None else nothing,
+        center=nothing if spec.center_scales is None else counts,
+        count_noise=spec.center_scales.center if spec.center_scales else spec.count_noise_std or 0.0,
         moments=moments,
         step=0,
         n_steps=spec.n_steps,
@@ -197,10 +208,34 @@ def initial_state(
 
 
 def release_counts(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws, noise_std: float | None) -> Floats:
-    """Release the mean of weight x indicator of each class, with this noise; empty without noise."""
+    """Release the mean of weight x indicator of each class, with this noise; empty without noise.
+
+    Where the spec asks for it, the center and the spread of the targets take their place.
+    """
+    if spec.center_scales is not None:
+        return np.array(release_target_center(data, draws, spec.center_scales, is_exact=spec.secure))
     if noise_std is None:
         return np.empty(0)
     return release_mean_counts(data, draws, noise_std, is_exact=spec.secure)
+
+
+def suit_targets(spec: WhitenedSpec, data: Dataset, counts: Floats) -> tuple[WhitenedSpec, Dataset]:
+    """Return the spec and the data set with what counts, or a center and a spread, decide: post-processing.
+
+    A loss that is narrower, as suits the spread, has noise in the same proportion to the bound on its slopes.
+    """
+    if spec.center_scales is None:
+        return limit_row_norm(spec, data.problem, counts), data
+    old, new = data.problem.loss, data.problem.loss.suit_spread(TargetCenter(*counts.tolist()).spread)
+    slopes = new.slope_bound / old.slope_bound * (1 + 1e-15)
+    spec = replace(
+        spec,
+        noise_std=slopes * spec.noise_std,
+        approach_noise_std=slopes * spec.approach_noise_std,
+        step_size=spec.step_size * old.step_curvature / new.step_curvature,
+        coef_bound=spec.coef_bound * new.curved_distance / old.curved_distance,
+    )
+    return spec, data.with_loss(new)
 
 
 def limit_row_norm(spec: WhitenedSpec, problem: Problem, counts: Floats) -> WhitenedSpec:
@@ -218,15 +253,20 @@ def limit_row_norm(spec: WhitenedSpec, problem: Problem, counts: Floats) -> Whit
 
 
 def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:
-    """Return the constant model of the first counts, shrunk if they show no rare class, or 0: post-processing.
+    """Return the constant model of a released center, or of the first counts: post-processing.
 
-    Two moment releases mean that the signal is strong, where the start does not matter.
+    It is 0 without either, and shrunk if the counts show no rare class after one moment release. Two mean that the
+    signal is strong, where the start does not matter.
     """
+    if state.center.size:
+        constant = constant_of_center(problem, TargetCenter(*state.center.tolist()), state.count_noise)
+        return _constant_start(problem, geometry, constant)
     if not state.counts.size:
         zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
         unit = _constant_direction(problem, geometry)
         return DescentStart(zero, unit, uncertainty=math.inf, is_counted=False)
-    start = _constant_start(problem, geometry, state.counts, state.count_noise)
+    constant = constant_of_counts(problem, state.counts, state.count_noise)
+    start = _constant_start(problem, geometry, constant)
     if len(state.moments) == 1 and has_balanced_classes(problem, state.counts, state.count_noise):
         return start.shrink()
     return start
@@ -239,21 +279,19 @@ def _recounted_answer(
     assert spec.recount_noise_std is not None
     weights = np.array([state.count_noise, spec.recount_noise_std]) ** -2
     counts = (weights[0] * state.counts + weights[1] * state.second_counts) / weights.sum()
-    return _constant_start(problem, geometry, counts, float(weights.sum() ** -0.5))
+    constant = constant_of_counts(problem, counts, float(weights.sum() ** -0.5))
+    return _constant_start(problem, geometry, constant)
 
 
-def _constant_start(
-    problem: Problem, geometry: WhitenedGeometry, counts: Floats, count_noise: float
-) -> DescentStart:
-    shares, noise = estimate_model_shares(problem, counts, count_noise)
-    constant = fit_constant(problem, shares)
+def _constant_start(problem: Problem, geometry: WhitenedGeometry, constant: ConstantModel) -> DescentStart:
     unit = _constant_direction(problem, geometry)
     return DescentStart(
         unit[:, None] * constant.scores,
         unit,
         constant.curvature_fraction,
-        score_uncertainty(problem, shares, noise),
+        constant.uncertainty,
         constant.is_best,
+        target_variance=constant.target_variance,
     )
 
 

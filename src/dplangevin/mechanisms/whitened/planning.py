@@ -9,9 +9,16 @@ from typing import Any
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
-from dplangevin.mechanisms.whitened.spec import N_SLOPE_MEANS, WhitenedSpec
+from dplangevin.mechanisms.whitened.spec import N_SLOPE_MEANS, PURE_TO_GAUSSIAN, WhitenedSpec
 from dplangevin.planner import rules
-from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, explain_counts, low_signal_warning
+from dplangevin.planner.fit_plan import (
+    FitPlan,
+    Request,
+    explain_center,
+    explain_clip,
+    explain_counts,
+    low_signal_warning,
+)
 from dplangevin.planner.rules import MOMENT_BUDGET_FRACTION, MomentBudget
 from dplangevin.problem import Problem
 
@@ -61,7 +68,7 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     fraction = request.curvature_fraction
     epsilon = cv.gdp_epsilon(math.sqrt(1 - fraction) * request.mu, request.delta)
     rest = replace(request, epsilon=epsilon, curvature_fraction=0.0)
-    fit_plan = _plan_descent(rest, keep_likelihood=True)
+    fit_plan = _plan_descent(rest, for_intervals=True)
     problem, spec, squares = fit_plan.plan.problem, fit_plan.plan.spec, 0.0
     assert isinstance(spec, WhitenedSpec)
     if problem.loss.unclipped_loss.slope_variance != "curvature":
@@ -98,9 +105,16 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     )
 
 
-def _plan_descent(request: Request, keep_likelihood: bool = False) -> FitPlan:
-    """Plan the moments and the descent; with `keep_likelihood` the slopes of bounded losses are not clipped."""
-    moment_budget, count_fraction = MomentBudget.for_request(request), rules.count_budget_fraction(request)
+def _plan_descent(request: Request, for_intervals: bool = False) -> FitPlan:
+    """Plan the moments and the descent; for intervals no bounded loss has its slopes clipped, or is narrowed."""
+    count_fraction, center = rules.count_budget_fraction(request), {}
+    if not for_intervals and rules.chooses_center(request):
+        count_fraction, center = rules.center_budget_fraction(request), _center_fields(request)
+    counted = count_fraction
+    if center and not center["gaussian_center"]:
+        request = replace(request, epsilon=(1 - count_fraction) * request.epsilon)
+        count_fraction = 0.0
+    moment_budget = MomentBudget.for_request(request)
     effective_n = moment_budget.effective_n * math.sqrt((1 - MOMENT_BUDGET_FRACTION) * (1 - count_fraction))
     signal_to_noise = effective_n / request.n_columns
     # the bias of clipping and smoothing falls as the sharpness grows
@@ -110,7 +124,7 @@ def _plan_descent(request: Request, keep_likelihood: bool = False) -> FitPlan:
         not request.defaults.clip_is_convex and signal_to_noise >= request.defaults.unclipped_signal
     )
     clip = None if is_unclipped else rules.choose_clip(request.defaults, signal_to_noise)
-    if keep_likelihood and math.isfinite(request.make_loss(None, sharpness).slope_bound):
+    if for_intervals and math.isfinite(request.make_loss(None, sharpness).slope_bound):
         clip = None
     problem = request.make_problem(clip, 0.0, sharpness)
     curvature, clip_explanation = problem.loss.step_curvature, explain_clip(problem, signal_to_noise)
@@ -130,13 +144,25 @@ def _plan_descent(request: Request, keep_likelihood: bool = False) -> FitPlan:
         secure=request.is_exact,
         **_phase_fields(request, problem, moment_budget, signal_to_noise, sharpness, count_fraction),
     )
+    if center:
+        spec = replace(spec, count_noise_std=None, recount_noise_std=None, **center)
     return FitPlan(
         model=request.model,
-        reasons=_explain_plan(request, spec, moment_budget, signal_to_noise, clip_explanation),
+        reasons=_explain_plan(request, spec, counted, moment_budget, signal_to_noise, clip_explanation),
         predicted_excess_risk=_predict_risk(request, problem, effective_n / moment_budget.row_norm_factor),
         warning=warning,
         plan=Plan(problem=problem, spec=spec, delta=request.delta, theorem=request.theorem),
     )
+
+
+def _center_fields(request: Request) -> dict[str, Any]:
+    """Return the spec's fields for the choice of a center and a spread of the targets."""
+    fraction, is_gaussian = rules.center_budget_fraction(request), rules.has_gaussian_center(request)
+    epsilon = (
+        request.mu * math.sqrt(fraction) / PURE_TO_GAUSSIAN if is_gaussian else fraction * request.epsilon
+    )
+    center, spread = (2 / (share * epsilon * (1 - 1e-7)) for share in rules.center_shares(request))
+    return {"center_scale": center, "spread_scale": spread, "gaussian_center": is_gaussian or None}
 
 
 def _phase_fields(
@@ -238,18 +264,23 @@ def _predict_risk(request: Request, problem: Problem, effective_n: float) -> flo
 def _explain_plan(
     request: Request,
     spec: WhitenedSpec,
+    counted: float,
     moment_budget: MomentBudget,
     signal_to_noise: float,
     clip_explanation: str,
 ) -> tuple[str, ...]:
     releases_text = "twice" if spec.n_moment_releases == 2 else "once"
-    steps, counted = str(spec.n_steps), rules.count_budget_fraction(request) if spec.count_noise_std else 0.0
+    steps = str(spec.n_steps)
     if spec.max_steps:
         steps += f" (up to {spec.max_steps} if the first {spec.n_approach_steps} indicate a flat loss, "
         steps += "at the same cost)"
     return (
         f"{clip_explanation} (n mu / (s p) = {signal_to_noise:.3g}, mu = {request.mu:.4g})",
-        *explain_counts(counted, request.target_bounds is None and spec.n_moment_releases == 1),
+        *(
+            explain_counts(counted, request.target_bounds is None and spec.n_moment_releases == 1)
+            if spec.center_scales is None
+            else (explain_center(counted),)
+        ),
         f"{(1 - counted) * MOMENT_BUDGET_FRACTION:.0%} of the privacy budget (in mu^2) is spent on the feature "
         f"second-moment matrix, released {releases_text}: eigenvalues above {moment_budget.edge / 2:.2g} of the "
         "squared row norm stand above the noise, and whitening then spreads the noise evenly over the directions",

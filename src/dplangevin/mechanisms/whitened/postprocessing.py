@@ -252,6 +252,8 @@ of it, above all where a column is rare as well, and steps for the mean would ov
 
 BALANCED_SCORE = 0.4
 """Prior standard deviation of the score of a constant model where no class is rare: a share of .4, of two classes."""
+MAX_EXPLAINED = 2.0
+"""Variance of scores, noise included, over that of the targets, beyond which second moments are not believed."""
 
 
 class DescentStart(NamedTuple):
@@ -266,6 +268,7 @@ class DescentStart(NamedTuple):
         tells the constant.
     is_best : whether the model is the best constant; else the descent's mean score is kept.
     is_counted : whether it is the model of the counts, so that an answer may return to it; else it is 0, or shrunk.
+    target_variance : of the targets around the model, for a loss that is flat far from them; infinite elsewhere.
     """
 
     center: Floats
@@ -274,6 +277,20 @@ class DescentStart(NamedTuple):
     uncertainty: float = 0.0
     is_best: bool = True
     is_counted: bool = True
+    target_variance: float = math.inf
+
+    def noise_factor(self, square: float, variance: float) -> float:
+        """Return by how much larger the noise in scores may be than this variance, where their own is `square`.
+
+        A loss with bounded slopes has curvature where targets are near the score. Those of normal targets and of
+        scores that are noise have a normal difference, whose density at 0 falls as the root of the sum of both
+        variances, so that noise of the variance V is V_0 (1 + V / s^2), s^2 that of the targets. And no scores explain
+        more than the targets vary: where they seem to by far, second moments are smaller than assumed, by that ratio at
+        least, and noise is larger by its square.
+        """
+        left = 1 - variance / self.target_variance
+        excess = square / (MAX_EXPLAINED * self.target_variance)
+        return max(1.0, excess) ** 2 / left if left > 0 else math.inf
 
     @property
     def step_curvature(self) -> float:
@@ -369,6 +386,7 @@ def limit_deviation(shrunk: Floats, tail: Floats, start: DescentStart, noise: Sc
     square = float(moments @ rest**2)
     if not square > 0:
         return np.zeros_like(tail)
+    variance *= start.noise_factor(square, variance)
     _, shrunk_rest = start.split(shrunk, moments)
     factor = math.sqrt(float(moments @ shrunk_rest**2) / square)
     limit = gain_factor(square, variance, 2 / len(tail))
@@ -447,12 +465,13 @@ def shrink_to_constant(
     """
     shift, rest = start.split(deviation, moments)
     shrunk = rest.copy()
+    larger = start.noise_factor(float((moments @ rest**2).sum()), sum(noise.total for _, noise in groups))
     for group, noise in groups:
         square = float(moments[group] @ rest[group] ** 2 @ noise.weights)
-        factor = gain_factor(square, noise.total, noise.relative_variance) / noise.kept
+        factor = gain_factor(square, larger * noise.total, noise.relative_variance) / noise.kept
         shrunk[group] *= min(1.0, factor)
     before, after = (float((moments @ each**2).sum()) for each in (rest, shrunk))
-    kept_shift = _kept_shift(math.sqrt(after / before) if before else 0.0, start, mean_variance)
+    kept_shift = _kept_shift(math.sqrt(after / before) if before else 0.0, start, larger * mean_variance)
     return np.asarray(shrunk + np.multiply.outer(start.unit, kept_shift * shift))
 
 

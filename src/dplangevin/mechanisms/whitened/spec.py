@@ -15,9 +15,10 @@ import numpy as np
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.accounting.guarantee import Guarantee
-from dplangevin.accounting.parts import Gaussian
+from dplangevin.accounting.parts import Gaussian, PrivacyPart, Pure
 from dplangevin.accounting.plan import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.noisy_answers.spec import CenterScales, check_center_scales
 from dplangevin.problem.constants import Constants
 
 WINDOW_END_FRACTIONS = (0.25, 0.5, 1.0)
@@ -152,6 +153,10 @@ class WhitenedSpec(Spec):
     secure : sums over records are exact, and their noise is drawn exactly on public grids.
     count_noise_std : standard deviation of the noise on the mean of weight x indicator of each class; None releases
         no counts.
+    center_scale, spread_scale : scales of the exponential noise, in records of the largest weight, with which a center
+        of the targets and their spread are chosen in place of counts; None chooses none. The loss that runs
+        may then have a smaller bound on its slopes than the problem's, and noise on gradients in proportion.
+    gaussian_center : whether that choice costs mu, so that the guarantee is one of Gaussian DP, or epsilon.
     recount_noise_std : the same for a second count, which may take the place of the steps after the approach; it
         costs no more than they do. None never counts again.
     curvature_noise_std : standard deviation of the noise on a diagonal entry of the curvature, in its unit; 0 releases
@@ -185,6 +190,9 @@ class WhitenedSpec(Spec):
     recount_noise_std: float | None = None
     curvature_noise_std: float = 0.0
     slope_noise_std: float = 0.0
+    center_scale: float | None = None
+    spread_scale: float | None = None
+    gaussian_center: bool | None = None
     combined_noise: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -206,6 +214,12 @@ class WhitenedSpec(Spec):
         _check.validate_fields(
             self, shrink=_check.check_flag, approach_noise_std=_check.check_scale, secure=_check.check_flag
         )
+        if (self.center_scale, self.spread_scale) != (None, None):
+            check_center_scales(self)
+        if self.gaussian_center is not None:
+            _check.validate_fields(self, gaussian_center=_check.check_flag)
+        if self.center_scale is not None and (self.count_noise_std or self.curvature_noise_std):
+            raise InvalidParameter("a center of the targets goes with neither counts nor a curvature.")
         for name in ("count_noise_std", "recount_noise_std"):
             if getattr(self, name) is not None:
                 _check.set_frozen(self, **{name: _check.check_scale(name, getattr(self, name))})
@@ -232,6 +246,13 @@ class WhitenedSpec(Spec):
         first = self.n_approach_steps / self.approach_noise_std**2
         later = (self.n_steps - self.n_approach_steps) / self.noise_std**2
         _check.set_frozen(self, combined_noise=1 / math.sqrt(first + later))
+
+    @property
+    def center_scales(self) -> CenterScales | None:
+        """Both scales of the choice of a center and a spread, or None."""
+        if self.center_scale is None or self.spread_scale is None:
+            return None
+        return CenterScales(self.center_scale, self.spread_scale)
 
     def choose_n_steps(self, score: float) -> int:
         """Return the total number of steps when the approach ended with scores of this root mean square.
@@ -276,6 +297,10 @@ ADAPTIVE_STEPS_ASSUMPTION = (
 )
 
 
+PURE_TO_GAUSSIAN = math.sqrt(math.pi / 2) * (1 + 1e-15)
+"""epsilon-DP is this times epsilon GDP: the one corner of its trade-off curve lies above that of the Gaussian."""
+
+
 class WhitenedComposition(
     Theorem[WhitenedSpec], name="whitened-composition", proof="docs/theory/converging_fits.md, section 1"
 ):
@@ -285,6 +310,12 @@ class WhitenedComposition(
 
     Counts of the classes, if the spec asks for them: a record adds its weight to one class, so the vector of means of
     weight x indicator moves by at most weight_bound / n (add-remove), a replaced record by sqrt(2) weight_bound / n.
+
+    A center and a spread of the targets, if the spec asks for them: each is the place of the largest of several scores
+    with exponential noise, which a record changes by at most 1, so each is 2 / scale differentially private, and
+    sqrt(pi / 2) times that GDP (docs/theory/privacy_filter.md). The spec says in which of both it is stated: the first
+    is smaller, the second adds up with Gaussian parts. Given them, the loss that runs is fixed, and noise on gradients
+    has the same ratio to the bound on its slopes as stated.
 
     Moments: in the isometric coordinates of symmetric matrices (the diagonal, sqrt 2 times the entries above it) the
     noise is moment_noise_std N(0, I). A row x of norm at most 1 moves the mean by |x x'|_F / n <= 1 / n (add-remove),
@@ -326,7 +357,7 @@ class WhitenedComposition(
         approach = (
             (Gaussian(mu=round_up(first), count=spec.n_approach_steps),) if spec.n_approach_steps else ()
         )
-        counts: tuple[Gaussian, ...] = ()
+        counts: tuple[PrivacyPart, ...] = ()
         if spec.count_noise_std is not None:
             changed = (math.sqrt(2) if is_replace_one else 1.0) * constants.weight_bound
             counts = (Gaussian(mu=round_up(changed / (constants.n * spec.count_noise_std)), count=1),)
@@ -337,6 +368,14 @@ class WhitenedComposition(
                         "the second count of the classes costs more than the steps it takes the place of",
                         "Raise recount_noise_std.",
                     )
+        if spec.center_scales is not None:
+            costs = spec.center_scales.costs
+            counts = tuple(
+                Gaussian(mu=round_up(cost * PURE_TO_GAUSSIAN))
+                if spec.gaussian_center
+                else Pure(value=round_up(cost))
+                for cost in costs
+            )
         curvature = []
         if spec.curvature_noise_std:
             matrix = matrix_sensitivity / (constants.n * spec.curvature_noise_std)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -20,12 +20,11 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.data.exact_sums import ExactSums
 from dplangevin.data.integer_grids import IntegerTransform, RowGrid, to_integers
 from dplangevin.mechanisms.constant_model import (
+    ConstantModel,
     constant_coefficients,
+    constant_of_counts,
     count_scale,
-    estimate_model_shares,
-    fit_constant,
     has_balanced_classes,
-    score_uncertainty,
     sum_class_weights,
 )
 from dplangevin.mechanisms.exact_gradient import public_row_grid
@@ -33,6 +32,7 @@ from dplangevin.mechanisms.exact_minimizer import check_exact_minimizer, limit_s
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified, scale_to_norm
 from dplangevin.mechanisms.perturbation.mechanism import make_objective, sample_perturbation
+from dplangevin.mechanisms.target_center import TargetCenter, constant_of_center, release_target_center
 from dplangevin.mechanisms.whitened.postprocessing import (
     MIN_COUNT_DOUBT,
     DescentStart,
@@ -230,26 +230,33 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
         if spec.secure:
             data = data.with_rounded_rows(public_row_grid(data.problem), in_place=inputs.owns_data)
         counts = release_counts(spec, data, spec.count_density_scale, draws)
+        constant = None
+        if counts is not None:
+            constant = constant_of_counts(data.problem, *counts)
+        elif (scales := spec.center_scales) is not None:
+            released = release_target_center(data, draws, scales, is_exact=spec.secure)
+            spec, data = suit_targets(spec, data, released)
+            constant = constant_of_center(data.problem, released, scales.center)
         moment = release_second_moment(spec, data, draws)
         spectrum = moment_spectrum(spec, moment)
         basis = whitening_basis(spectrum)
         # The moment and coordinates are not released: as floating-point numbers they could reveal the exact sum.
         auxiliary = {"resolved": spectrum.above_noise.astype(float)}
-        needs_no_center = (
-            counts is not None
-            and data.problem.loss.score_dimension == 1
-            and not spectrum.above_noise.all()
-            and has_balanced_classes(data.problem, *counts)
-        )
-        if counts is None or needs_no_center:
+        is_balanced = counts is not None and has_balanced_classes(data.problem, *counts)
+        has_classes = data.problem.loss.score_dimension > 1
+        needs_no_center = is_balanced and not has_classes and not spectrum.above_noise.all()
+        if constant is None or needs_no_center:
             q = minimize_perturbed(spec, data, basis, draws)
         else:
-            center = ConstantCenter.build(data.problem, counts, spectrum, basis)
+            is_even = has_classes and is_balanced
+            center = ConstantCenter.build(data.problem, constant, spectrum, basis, is_even)
             if center.is_all_to_learn(spec, data.problem):
                 assert spec.recount_density_scale is not None
                 again = release_counts(spec, data, spec.recount_density_scale, draws)
+                assert counts is not None
                 assert again is not None
-                center = ConstantCenter.build(data.problem, combine_counts(counts, again), spectrum, basis)
+                constant = constant_of_counts(data.problem, *combine_counts(counts, again))
+                center = ConstantCenter.build(data.problem, constant, spectrum, basis)
                 return MechanismOutput(value=(basis @ center.start.center).ravel(), auxiliary=auxiliary)
             deviation = minimize_perturbed(spec, data, basis, draws, center.center)
             q = center.center + center.limit(deviation, spec, data.problem)
@@ -261,6 +268,26 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
             if excess is None
             else auxiliary | {"excess_risk": round_to_two_digits(excess)},
         )
+
+
+def suit_targets(
+    spec: WhitenedObjectiveSpec, data: Dataset, released: TargetCenter
+) -> tuple[WhitenedObjectiveSpec, Dataset]:
+    """Return the spec and the data set with the loss that suits the spread of the targets: post-processing.
+
+    Its noise is in the same proportion to the bound on its slopes, its ridge to that on its curvature, and the
+    tolerance of its minimiser to the ridge.
+    """
+    old, new = data.problem.loss, data.problem.loss.suit_spread(released.spread)
+    slopes = new.slope_bound / old.slope_bound * (1 + 1e-15)
+    curvature = new.curvature_bound / old.curvature_bound * (1 + 1e-15)
+    spec = replace(
+        spec,
+        density_scale=slopes * spec.density_scale,
+        ridge=curvature * spec.ridge,
+        tolerance=curvature * spec.tolerance * (1 - 1e-14),
+    )
+    return spec, data.with_loss(new)
 
 
 class NoisyClassMeans(NamedTuple):
@@ -323,19 +350,23 @@ class ConstantCenter:
 
     @classmethod
     def build(
-        cls, problem: Problem, counts: NoisyClassMeans, spectrum: Spectrum, basis: Floats
+        cls,
+        problem: Problem,
+        constant: ConstantModel,
+        spectrum: Spectrum,
+        basis: Floats,
+        is_even: bool = False,
     ) -> ConstantCenter:
-        """Return the constant model of these counts in the coordinates T."""
-        shares, noise = estimate_model_shares(problem, counts.means, counts.noise_std)
-        constant = fit_constant(problem, shares)
+        """Return a constant model in the coordinates T."""
         column = constant_coefficients(problem, np.ones(problem.loss.score_dimension))[:, 0]
         unit = np.asarray(np.linalg.solve(basis, column), np.float64)
         start = DescentStart(
             unit[:, None] * constant.scores,
             unit,
             constant.curvature_fraction,
-            score_uncertainty(problem, shares, noise),
+            constant.uncertainty,
             constant.is_best,
+            target_variance=constant.target_variance,
         )
         moments = spectrum.values ** (1 - 2 * WHITENING_POWER)
         return cls(
@@ -344,7 +375,7 @@ class ConstantCenter:
             scores=constant.scores,
             above_noise=spectrum.above_noise,
             is_seen_feature=spectrum.above_noise & (spectrum.vectors[-1] ** 2 < 0.5),
-            is_even=problem.loss.score_dimension > 1 and has_balanced_classes(problem, *counts),
+            is_even=is_even,
         )
 
     @property

@@ -19,7 +19,14 @@ from dplangevin.mechanisms.perturbation.spec import calibrate_objective_perturba
 from dplangevin.mechanisms.whitened_objective.mechanism import predict_excess
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec, whitened_constants
 from dplangevin.planner import fit_plan as risk, rules
-from dplangevin.planner.fit_plan import FitPlan, Request, explain_clip, explain_counts, low_signal_warning
+from dplangevin.planner.fit_plan import (
+    FitPlan,
+    Request,
+    explain_center,
+    explain_clip,
+    explain_counts,
+    low_signal_warning,
+)
 from dplangevin.planner.rules import PureMomentBudget
 from dplangevin.problem import Problem
 
@@ -29,6 +36,8 @@ RIDGE_FACTOR = 1.2
 
 def prefers_pure_whitening(request: Request) -> bool:
     """Return True where mechanism="auto" whitens under a pure guarantee: models where that was measured to help."""
+    if request.delta == 0 and rules.chooses_center(request):
+        return True
     pure = request.uses_defaults and request.delta == 0 and request.defaults.whitens_purely
     is_guarded = (
         rules.count_budget_fraction(request) > 0
@@ -38,8 +47,8 @@ def prefers_pure_whitening(request: Request) -> bool:
 
 def plan_whitened_objective(request: Request) -> FitPlan:
     """Plan a second-moment release with a fraction of epsilon, and the whitened minimiser with the rest."""
-    moment_budget = PureMomentBudget.for_request(request)
-    count_fraction = rules.count_budget_fraction(request)
+    moment_budget, has_center = PureMomentBudget.for_request(request), rules.chooses_center(request)
+    count_fraction = (rules.center_budget_fraction if has_center else rules.count_budget_fraction)(request)
     rest = (1 - count_fraction) * request.epsilon
     remaining_request = replace(request, epsilon=(1 - moment_budget.budget_fraction) * rest, delta=0.0)
     signal_to_noise = remaining_request.effective_n(pure=True) / request.dimension
@@ -61,7 +70,7 @@ def plan_whitened_objective(request: Request) -> FitPlan:
         moment_density_scale=_noise_scale(
             request, moment_budget.budget_fraction * (1 - count_fraction), request.n_changed_records
         ),
-        **_count_fields(request, count_fraction, remaining_request.epsilon / request.epsilon),
+        **_count_fields(request, has_center, count_fraction, remaining_request.epsilon / request.epsilon),
         ridge=ridge,
         density_scale=objective.density_scale,
         tolerance=objective.tolerance,
@@ -98,10 +107,16 @@ def _choose_ridge(request: Request, problem: Problem, signal_to_noise: float) ->
     )
 
 
-def _count_fields(request: Request, count_fraction: float, recount_fraction: float) -> dict[str, Any]:
-    """Return the spec's fields for the counts of the classes, the second of which may replace the minimiser."""
+def _count_fields(
+    request: Request, has_center: bool, count_fraction: float, recount_fraction: float
+) -> dict[str, Any]:
+    """Return the spec's fields for a center, or for counts, the second of which may replace the minimiser."""
     if not count_fraction:
         return {}
+    if has_center:
+        epsilon = round_down(round_down(count_fraction * request.epsilon))
+        center, spread = (2 / (share * epsilon) for share in rules.center_shares(request))
+        return {"center_scale": center, "spread_scale": spread}
     sensitivity = math.sqrt(request.n_changed_records) * request.weight_bound
     first, second = (
         _noise_scale(request, fraction, sensitivity)
@@ -134,8 +149,12 @@ def _explain_plan(
     budget_fraction, edge = moment_budget.budget_fraction, moment_budget.edge(moment_budget.budget_fraction)
     return (
         f"{explain_clip(problem, signal_to_noise)} (n eps / (s p^1.5) = {signal_to_noise:.3g})",
-        *explain_counts(
-            count_fraction, problem.bounds.classes is not None and problem.loss.score_dimension == 1
+        *(
+            explain_counts(
+                count_fraction, problem.bounds.classes is not None and problem.loss.score_dimension == 1
+            )
+            if spec.center_scales is None
+            else (explain_center(count_fraction),)
         ),
         f"{(1 - count_fraction) * budget_fraction:.0%} of epsilon is spent on the feature second-moment matrix, "
         f"released once: eigenvalues above {edge / 2:.2g} of the squared row norm stand above the noise, and "

@@ -11,6 +11,7 @@ from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Pure
 from dplangevin.accounting.plan import Capabilities, Spec, Theorem, round_up
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.noisy_answers.spec import CenterScales, check_center_scales
 from dplangevin.mechanisms.perturbation.spec import (
     ObjectivePerturbationSpec,
     ObjectivePerturbationTheorem,
@@ -38,6 +39,9 @@ class WhitenedObjectiveSpec(Spec):
     tolerance, release_density_scale, n_iterations, coef_bound : of the minimiser q, as in ObjectivePerturbationSpec.
     count_density_scale : scale of the noise on the means of weight x indicator of the classes, of density exp(-|z| /
         scale); None releases no counts.
+    center_scale, spread_scale : scales of the exponential noise, in records of the largest weight, with which a center
+        of the targets and their spread are chosen in place of counts; None chooses none. A narrower loss
+        may then be minimised, with b in proportion to the bound on its slopes and the ridge to its curvature.
     secure : rows, moments and counts are whole numbers, noise is drawn exactly, and the ideal minimiser is rounded to a
         public grid; release_density_scale is then 0.
     recount_density_scale : the same for a second count, which may take the place of the minimiser where noise would
@@ -59,8 +63,14 @@ class WhitenedObjectiveSpec(Spec):
     count_density_scale: float | None = None
     recount_density_scale: float | None = None
     secure: bool = False
+    center_scale: float | None = None
+    spread_scale: float | None = None
 
     def __post_init__(self) -> None:
+        if (self.center_scale, self.spread_scale) != (None, None):
+            check_center_scales(self)
+        if self.center_scale is not None and self.count_density_scale is not None:
+            raise InvalidParameter("a center of the targets takes the place of counts.")
         for name in ("count_density_scale", "recount_density_scale"):
             if getattr(self, name) is not None:
                 _check.set_frozen(self, **{name: _check.check_scale(name, getattr(self, name))})
@@ -76,6 +86,13 @@ class WhitenedObjectiveSpec(Spec):
             "density_scale", "tolerance", "release_density_scale", "n_iterations", "coef_bound", "secure"
         ):  # fmt: skip
             _check.set_frozen(self, **{name: getattr(checked, name)})
+
+    @property
+    def center_scales(self) -> CenterScales | None:
+        """Both scales of the choice of a center and a spread, or None."""
+        if self.center_scale is None or self.spread_scale is None:
+            return None
+        return CenterScales(self.center_scale, self.spread_scale)
 
     @property
     def objective_spec(self) -> ObjectivePerturbationSpec:
@@ -110,6 +127,11 @@ class WhitenedObjectiveTheorem(
     most weight_bound slope_bound row_norm, and a Hessian of norm at most weight_bound curvature_bound row_norm^2: the
     weights keep w |T' x|^2 <= row_norm^2. So the theorem of objective perturbation holds with the lipschitz and
     data_smoothness of the problem, and with the ridge that the spec puts on q.
+
+    A center and a spread of the targets, if the spec asks for them, are 2 / scale differentially private each:
+    a record changes the scores of their candidates by at most 1. Given them, the loss that is minimised is fixed. The
+    cost of the minimiser depends on the slope bound over density_scale, on the curvature bound over n ridge, and on
+    the tolerance over n ridge times release_density_scale: none of them is larger than stated.
 
     A second count, with recount_density_scale, takes the place of the minimiser where the counts and the moment decide
     so. It costs at most what the minimiser does.
@@ -147,6 +169,8 @@ class WhitenedObjectiveTheorem(
                     "the second count of the classes costs more than the minimiser it takes the place of",
                     "Raise recount_density_scale.",
                 )
+        if spec.center_scales is not None:
+            parts = (*(Pure(value=round_up(cost)) for cost in spec.center_scales.costs), *parts)
         return self.guarantee(
             constants,
             spec,

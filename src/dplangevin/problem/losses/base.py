@@ -328,6 +328,23 @@ class Loss(ABC):
         return self.curvature_bound
 
     @property
+    def center_level(self) -> float | None:
+        """The level of the quantile of targets at which, or near which, the best constant is; None elsewhere."""
+        return None
+
+    @property
+    def curved_distance(self) -> float:
+        """The distance |u - y| up to which a loss with a center is curved; beyond it is linear."""
+        return 0.0
+
+    def suit_spread(self, spread: float) -> Loss:
+        """Return the loss, no wider than suits targets within this distance of their center.
+
+        Neither the slope nor the curvature bound may be more than a multiple of the loss's own: noise is scaled by it.
+        """
+        return self
+
+    @property
     def for_intervals(self) -> Loss:
         """The loss whose minimiser confidence intervals cover: clipped only where almost no record is."""
         raise InvalidParameter(f"intervals are not known for the {self.name} loss; set intervals=False.")

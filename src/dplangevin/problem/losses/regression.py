@@ -68,6 +68,9 @@ class Squared(Loss):
 
 
 HUBER_TRANSITION = 0.2  # default, in units of the scaled target
+TRANSITION_IN_SPREADS = 2.5
+"""Largest transition of a fit, over the distance from the center within which three quarters of the targets lie: 2.9
+standard deviations of normal ones. Beyond it a wider loss has larger slopes, and noise, but hardly more to say."""
 
 
 @final
@@ -111,6 +114,17 @@ class Huber(Loss):
     def quadratic_radius(self) -> float:
         return self.transition
 
+    @property
+    def center_level(self) -> float | None:
+        return 0.5
+
+    @property
+    def curved_distance(self) -> float:
+        return self.transition
+
+    def suit_spread(self, spread: float) -> Loss:
+        return Huber(transition=min(self.transition, TRANSITION_IN_SPREADS * spread))
+
     def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return cornered_majorant(1.0, self.transition, np.abs(score - y))
 
@@ -124,6 +138,8 @@ class Huber(Loss):
 
 
 PINBALL_WIDTH = 0.1  # at sharpness 1, in units of the scaled target
+WIDTH_IN_SPREADS = 0.7
+"""The same at most, over the distance from the center within which three quarters of the targets lie."""
 
 
 @final
@@ -179,6 +195,18 @@ class SmoothedPinball(Loss):
 
     def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return cornered_majorant(self.curvature_bound, 0.5, np.abs(score - y))
+
+    @property
+    def center_level(self) -> float | None:
+        return self.quantile
+
+    @property
+    def curved_distance(self) -> float:
+        return self.width / 2
+
+    def suit_spread(self, spread: float) -> Loss:
+        factor = min(1.0, WIDTH_IN_SPREADS * spread / PINBALL_WIDTH)
+        return SmoothedPinball(quantile=self.quantile, width=factor * self.width)
 
     @property
     def for_intervals(self) -> Loss:
