@@ -1,9 +1,8 @@
-"""Targets of the accuracy benchmark, cell by cell, and what other libraries reach.
+"""What other libraries reach on the data of the accuracy benchmark, cell by cell.
 
 Classification figures are (accuracy %, log-loss), regression figures test R2. TUNED is the best accuracy and the best
 log-loss of the peers under the same guarantee with hyper-parameters chosen on the test data (diffprivlib, output
-perturbation, full-batch DP-GD, Opacus); UNTUNED is diffprivlib with its defaults, a pure guarantee; RULE is the pair of
-simple rules that this planner started from, over 10 seeds.
+perturbation, full-batch DP-GD, Opacus); UNTUNED is diffprivlib with its defaults, a pure guarantee. Ten seeds each.
 """
 
 from __future__ import annotations
@@ -11,26 +10,6 @@ from __future__ import annotations
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
 Pair = tuple[float | None, float | None]
 Pairs = tuple[Pair, ...]
-
-BARS: dict[tuple[str, str], Pairs] = {
-    ("adult", "replace-one"): ((83.8, 0.356), (84.55, 0.334), (84.67, 0.331)),
-    ("adult", "add-remove"): ((84.3, None), (84.7, None), (84.65, None)),
-    ("adult", "pure"): ((82.3, None), (84.4, None), (84.65, None)),
-    ("digits10", "add-remove"): ((None, None), (None, None), (87.0, None)),
-}
-
-RULE: dict[tuple[str, str], Pairs] = {
-    ("adult", "replace-one"): ((83.85, 0.355), (84.60, 0.333), (84.72, 0.330), (84.66, 0.330), (84.67, 0.330)),
-    ("adult", "add-remove"): ((84.33, 0.340), (84.73, 0.330), (84.67, 0.330), (84.67, 0.330), (84.66, 0.330)),
-    ("adult", "pure"): ((82.32, 0.378), (84.46, 0.338), (84.69, 0.332), (84.68, 0.332), (84.69, 0.330)),
-    ("syn100", "replace-one"): ((84.25, 0.343), (87.00, 0.293), (87.15, 0.291), (87.15, 0.288), (87.13, 0.288)),
-    ("syn100", "pure"): ((77.36, 0.481), (86.54, 0.344), (87.04, 0.317), (87.10, 0.293), (87.13, 0.288)),
-    ("breast_cancer", "add-remove"): (
-        (77.06, 0.511), (93.64, 0.218), (95.10, 0.168), (95.73, 0.143), (96.50, 0.109),
-    ),
-    ("bank", "replace-one"): ((88.71, 0.340), (89.21, 0.306), (89.29, 0.302), (89.18, 0.302), (89.23, 0.301)),
-    ("digits8", "add-remove"): ((90.22, 0.343), (90.58, 0.263), (92.00, 0.201), (94.73, 0.159), (96.00, 0.124)),
-}  # fmt: skip
 
 TUNED: dict[tuple[str, str], Pairs] = {
     ("syn20", "pure"): ((85.34, 0.593), (87.35, 0.401), (87.39, 0.400), (87.45, 0.399), (87.51, 0.300)),
@@ -68,7 +47,6 @@ CLASSIFICATION = ("adult", "syn20", "syn100", "bank", "fair", "digits8", "breast
 GUARANTEES = ("replace-one", "add-remove", "pure")
 
 RIDGE_EPSILONS = (0.1, 0.5, 1.0)
-RIDGE_ASKED = {"syn10": (0.85, 0.86, 0.865), "randhie": (0.07, 0.088, 0.09), "diabetes": (-0.05, 0.28, 0.38)}
 RIDGE_PEER = {
     "syn10": (0.714, 0.850, 0.862),
     "randhie": (0.044, 0.082, 0.087),
