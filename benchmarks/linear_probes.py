@@ -1,20 +1,22 @@
 """Linear probes on wide rows: default fits against full-batch DP gradient descent that is tuned on the test set.
 
-Usage: python benchmarks/linear_probes.py cells [--columns 256,768] [--classes 10,100] [--seeds 3] [--tables 9100]
+Usage: python benchmarks/linear_probes.py cells [--columns 256,768] [--classes 10,100] [--seeds 3] [--search]
        python benchmarks/linear_probes.py kinds [--only heavy,blocks] [--classes 10] [--seeds 3] [--tables 9100]
        python benchmarks/linear_probes.py public [--columns 256] [--public-rows 1000] [--seeds 2] [--tables 9100]
        python benchmarks/linear_probes.py cliff --columns 250,262,1000 [--seeds 4]
-       python benchmarks/linear_probes.py images [--features raw,convolutions,scattering:3] [--seeds 2]
+       python benchmarks/linear_probes.py images [--features raw,convolutions,scattering:3] [--seeds 2] [--choose]
        python benchmarks/linear_probes.py cost [--seeds 5]
 
 cells: 12 tables of synthetic embeddings (unit rows; class means and noise have amplitudes k^-a) at epsilon 1 and 4,
 delta = 1e-6, replace-one. DP gradient descent has momentum .9, slopes clipped to norm 1/4, and the best of 16 pairs
-(steps, rate) by its accuracy ON THE TEST SET: all 16 with the first noise, the best three with every noise.
+(steps, rate) by its accuracy ON THE TEST SET: all 16 with the first noise, the best three with every noise. The pairs
+that were found are part of the cells; --search looks for them again. The standard error of a difference is of what
+the same test rows say, and of the noise seeds.
 kinds: the same, for tables unlike those: other spectra, classes of unequal frequency, rows off the origin, heavy tails.
 public: default fits of rows as they are and in the coordinates of a public sample of the same distribution.
 cliff: correlated logistic tables with these numbers of features. images: Fashion-MNIST (the Debian package
-dataset-fashion-mnist) at delta = 1e-5, add-remove, and digits. cost: seconds and memory beside scikit-learn. One line
-of JSON per result.
+dataset-fashion-mnist) at delta = 1e-5, add-remove, and digits; --choose tests on a sixth of the training images.
+cost: seconds and memory beside scikit-learn. One line of JSON per result.
 """
 
 from __future__ import annotations
@@ -43,29 +45,36 @@ STEPS, RATES, CLIP, MOMENTUM, N_FINALISTS = (10, 20, 40, 100), (4.0, 16.0, 64.0,
 FRESH = 9100  # seeds of tables
 
 
+Pair = tuple[int, float]
+
+
 class Cell(NamedTuple):
-    """A table of synthetic embeddings; the separation gives a linear discriminant about 91% without privacy."""
+    """A table of synthetic embeddings; the separation gives a linear discriminant about 91% without privacy.
+
+    tuned : the best pairs (steps, rate) of descent on the test set at epsilon 1 and 4.
+    """
 
     decay: float
     columns: int
     classes: int
     rows: int
     separation: float
+    tuned: tuple[Pair, Pair] | None = None
 
 
 CELLS = (
-    Cell(0.25, 256, 10, 20_000, 0.793),
-    Cell(0.5, 256, 10, 50_000, 0.733),
-    Cell(1.0, 256, 10, 20_000, 0.857),
-    Cell(0.5, 256, 100, 50_000, 1.003),
-    Cell(0.5, 768, 10, 20_000, 0.458),
-    Cell(1.0, 768, 10, 50_000, 0.458),
-    Cell(0.25, 768, 100, 50_000, 0.580),
-    Cell(0.5, 768, 100, 50_000, 0.580),
-    Cell(0.25, 2_048, 10, 50_000, 0.286),
-    Cell(0.5, 2_048, 10, 20_000, 0.286),
-    Cell(1.0, 2_048, 10, 50_000, 0.286),
-    Cell(0.5, 2_048, 100, 50_000, 0.392),
+    Cell(0.25, 256, 10, 20_000, 0.793, ((10, 256.0), (100, 16.0))),
+    Cell(0.5, 256, 10, 50_000, 0.733, ((100, 64.0), (100, 256.0))),
+    Cell(1.0, 256, 10, 20_000, 0.857, ((100, 64.0), (100, 256.0))),
+    Cell(0.5, 256, 100, 50_000, 1.003, ((100, 64.0), (100, 256.0))),
+    Cell(0.5, 768, 10, 20_000, 0.458, ((40, 64.0), (100, 64.0))),
+    Cell(1.0, 768, 10, 50_000, 0.458, ((100, 256.0), (100, 256.0))),
+    Cell(0.25, 768, 100, 50_000, 0.580, ((100, 16.0), (40, 256.0))),
+    Cell(0.5, 768, 100, 50_000, 0.580, ((100, 64.0), (100, 256.0))),
+    Cell(0.25, 2_048, 10, 50_000, 0.286, ((100, 16.0), (40, 256.0))),
+    Cell(0.5, 2_048, 10, 20_000, 0.286, ((100, 16.0), (40, 256.0))),
+    Cell(1.0, 2_048, 10, 50_000, 0.286, ((100, 64.0), (100, 256.0))),
+    Cell(0.5, 2_048, 100, 50_000, 0.392, ((40, 64.0), (100, 256.0))),
 )
 
 
@@ -164,7 +173,7 @@ def run_kinds(kinds: list[str], classes: int, seeds: int, with_peer: bool, first
                 steps=fits[0][2].n_iter_,
             )
             if with_peer:
-                peer = tune_descent(split, cv.gdp_mu(epsilon, DELTA), 2.0, seeds)
+                peer = compare_with_descent(split, epsilon, [fit[2] for fit in fits], None, seeds)
                 report(part="kinds", kind=kind, classes=classes, epsilon=epsilon, what="tuned", **peer)
 
 
@@ -174,10 +183,15 @@ def log_loss(split: Split, coefficients: Any) -> float:
     return float((logsumexp(scores, axis=1) - scores[np.arange(len(scores)), split.y_test]).mean())
 
 
+def find_correct(split: Split, coefficients: Any, intercepts: Any = 0.0) -> NDArray[np.bool_]:
+    """Return which test rows have the largest score for their class."""
+    scores = split.X_test @ np.asarray(coefficients, np.float32) + intercepts
+    return np.asarray(np.argmax(scores, axis=1) == split.y_test)
+
+
 def accuracy(split: Split, coefficients: Any, intercepts: Any = 0.0) -> float:
     """Return the percentage of test rows whose largest score is that of their class."""
-    scores = split.X_test @ np.asarray(coefficients, np.float32) + intercepts
-    return 100 * float((np.argmax(scores, axis=1) == split.y_test).mean())
+    return 100 * float(find_correct(split, coefficients, intercepts).mean())
 
 
 def fit_default(split: Split, epsilon: float, seed: int, **options: Any) -> tuple[float, float, Any]:
@@ -203,9 +217,10 @@ def fit_discriminant(split: Split) -> float:
 
 
 def descend(
-    split: Split, mu: float, changed: float, steps: int, rate: float, rng: np.random.Generator
-) -> float:
-    """Return the accuracy of full-batch DP gradient descent with momentum; `changed` records differ."""
+    split: Split, mu: float, changed: float, pair: Pair, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which test rows full-batch DP gradient descent with momentum gets right; `changed` records differ."""
+    steps, rate = pair
     one_hot = np.eye(split.classes, dtype=np.float32)[split.y]
     W = velocity = np.zeros((split.X.shape[1], split.classes), np.float32)
     noise = np.float32(changed * CLIP * math.sqrt(steps) / mu)
@@ -220,22 +235,42 @@ def descend(
         gradient = split.X.T @ slopes + noise * rng.standard_normal(W.shape, dtype=np.float32)
         velocity = np.float32(MOMENTUM) * velocity + gradient / np.float32(len(split.X))
         W = W - np.float32(rate) * velocity
-    return accuracy(split, W)
+    return find_correct(split, W)
 
 
-def tune_descent(split: Split, mu: float, changed: float, seeds: int) -> dict[str, Any]:
-    """Return the best pair (steps, rate) on the test set, with its accuracies."""
+def run_pair(split: Split, mu: float, changed: float, pair: Pair, seed: int) -> NDArray[np.bool_]:
+    """Return which test rows are right after descent with this pair and noise."""
+    return descend(split, mu, changed, pair, np.random.default_rng([FRESH, *map(int, pair), seed]))
+
+
+def search_pair(split: Split, mu: float, changed: float, seeds: int) -> Pair:
+    """Return the best pair (steps, rate) on the test set."""
     pairs = [(steps, rate) for steps in STEPS for rate in RATES]
-    first = {
-        pair: descend(split, mu, changed, *pair, np.random.default_rng([FRESH, *map(int, pair), 0]))
-        for pair in pairs
+    first = {pair: float(run_pair(split, mu, changed, pair, 0).mean()) for pair in pairs}
+
+    def mean(pair: Pair) -> float:
+        others = [run_pair(split, mu, changed, pair, seed).mean() for seed in range(1, seeds)]
+        return float(np.mean([first[pair], *others]))
+
+    return max(sorted(pairs, key=lambda pair: -first[pair])[:N_FINALISTS], key=mean)
+
+
+def compare_with_descent(
+    split: Split, epsilon: float, models: list[Any], pair: Pair | None, seeds: int
+) -> dict[str, Any]:
+    """Return accuracies of tuned descent, how far the models are ahead of it, and the standard error of that."""
+    mu = cv.gdp_mu(epsilon, DELTA)
+    pair = pair or search_pair(split, mu, 2.0, seeds)
+    ours = 100 * np.stack([find_correct(split, model.coef_.T, model.intercept_) for model in models])
+    theirs = 100 * np.stack([run_pair(split, mu, 2.0, pair, seed) for seed in range(seeds)])
+    ahead = ours.mean(axis=0) - theirs.mean(axis=0)
+    of_noise = sum(runs.mean(axis=1).var(ddof=1) / len(runs) for runs in (ours, theirs) if len(runs) > 1)
+    return {
+        "pair": pair,
+        "accuracy": [round(float(run.mean()), 2) for run in theirs],
+        "ahead": round(float(ahead.mean()), 2),
+        "standard_error": round(math.sqrt(ahead.var() / len(ahead) + of_noise), 2),
     }
-    best: tuple[float, Any, list[float]] = (-1.0, None, [])
-    for pair in sorted(pairs, key=lambda pair: -first[pair])[:N_FINALISTS]:
-        noises = [np.random.default_rng([FRESH, *map(int, pair), k]) for k in range(1, seeds)]
-        runs = [first[pair], *(descend(split, mu, changed, *pair, rng) for rng in noises)]
-        best = max(best, (float(np.mean(runs)), pair, runs))
-    return {"pair": best[1], "accuracy": [round(run, 2) for run in best[2]]}
 
 
 def report(**found: Any) -> None:
@@ -243,15 +278,18 @@ def report(**found: Any) -> None:
     print(json.dumps(found), flush=True)
 
 
-def run_cells(columns: list[int], classes: list[int], seeds: int, with_peer: bool, first: int) -> None:
+def run_cells(
+    columns: list[int], classes: list[int], seeds: int, with_peer: bool, is_searched: bool, first: int
+) -> None:
     """Measure the cells with these numbers of columns and classes."""
     for number, cell in enumerate(CELLS):
         if cell.columns not in columns or cell.classes not in classes:
             continue
         split = embed(cell, first + number)
         stated = {"part": "cells", **cell._asdict()}
+        del stated["tuned"]
         report(**stated, what="discriminant", accuracy=round(fit_discriminant(split), 2))
-        for epsilon in (1.0, 4.0):
+        for epsilon, pair in zip((1.0, 4.0), cell.tuned or (None, None), strict=True):
             fits = [fit_default(split, epsilon, seed) for seed in range(seeds)]
             report(
                 **stated,
@@ -262,8 +300,9 @@ def run_cells(columns: list[int], classes: list[int], seeds: int, with_peer: boo
                 steps=fits[0][2].n_iter_,
             )
             if with_peer:
-                mu = cv.gdp_mu(epsilon, DELTA)
-                report(**stated, epsilon=epsilon, what="tuned", **tune_descent(split, mu, 2.0, seeds))
+                models = [fit[2] for fit in fits]
+                peer = compare_with_descent(split, epsilon, models, None if is_searched else pair, seeds)
+                report(**stated, epsilon=epsilon, what="tuned", **peer)
 
 
 def whiten_publicly(sample: Singles) -> Any:
@@ -348,8 +387,14 @@ def binary_loss(model: Any, X: Any, y: Any) -> float:
     return float(np.mean(np.logaddexp(0, scores) - y * scores))
 
 
-def run_images(names: list[str], seeds: int) -> None:
-    """Measure Fashion-MNIST with these features, and digits."""
+def run_images(
+    names: list[str], seeds: int, epsilons: list[float], is_choice: bool, inverse_ridges: list[float]
+) -> None:
+    """Measure Fashion-MNIST with these features, and digits.
+
+    is_choice : fit to the first five sixths of the training images and test on the others, to choose features.
+    inverse_ridges : also fit logistic regression without privacy, with each of these C.
+    """
     for name in names:
         try:
             X, y = features.load(name)
@@ -357,19 +402,39 @@ def run_images(names: list[str], seeds: int) -> None:
             report(part="images", features=name, skipped=str(error))
             continue
         n = features.N_TRAIN[name.partition(":")[0]]
-        split = Split(X[:n], y[:n], X[n:], y[n:], 10)
-        for epsilon in (0.5, 1.0, 2.7):
+        fitted, end = (n * 5 // 6, n) if is_choice else (n, len(y))
+        split = Split(X[:fitted], y[:fitted], X[fitted:end], y[fitted:end], 10)
+        stated = {"part": "images", "features": name, "columns": X.shape[1], "is_choice": is_choice}
+        for epsilon in epsilons:
             options = {"delta": 1e-5, "adjacency": "add-remove"}
             fits = [fit_default(split, epsilon, seed, **options) for seed in range(seeds)]
             report(
-                part="images",
-                features=name,
-                columns=X.shape[1],
+                **stated,
                 epsilon=epsilon,
                 accuracy=[round(fit[0], 2) for fit in fits],
+                loss=round(float(np.mean([log_loss(split, fit[2].coef_.T) for fit in fits])), 3),
                 seconds=round(float(np.mean([fit[1] for fit in fits])), 1),
                 steps=fits[0][2].n_iter_,
             )
+        fit_without_privacy(split, inverse_ridges, stated)
+
+
+def fit_without_privacy(split: Split, inverse_ridges: list[float], stated: dict[str, Any]) -> None:
+    """Report scikit-learn's logistic regression on the same rows, each from the one before."""
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(fit_intercept=False, max_iter=200, warm_start=True)
+    for inverse_ridge in inverse_ridges:
+        start = time.process_time()
+        model.set_params(C=inverse_ridge).fit(split.X, split.y)
+        report(
+            **stated,
+            what="without privacy",
+            C=inverse_ridge,
+            accuracy=round(accuracy(split, model.coef_.T), 2),
+            seconds=round(time.process_time() - start, 1),
+            steps=int(model.n_iter_[0]),
+        )
 
 
 def read_memory(name: str) -> int:
@@ -408,16 +473,23 @@ def main() -> None:
     parser.add_argument("--columns", default="256,768,2048")
     parser.add_argument("--classes", default="10,100")
     parser.add_argument("--features", default="digits,raw,convolutions,scattering:3")
+    parser.add_argument("--epsilons", default="0.5,1,2.7", help="of images")
+    parser.add_argument(
+        "--choose", action="store_true", help="images: test on a sixth of the training images"
+    )
+    parser.add_argument("--without-privacy", default="", help="images: values of C of logistic regression")
     parser.add_argument("--only", default=",".join(KINDS))
     parser.add_argument("--public-rows", type=int, default=1_000)
     parser.add_argument("--tables", type=int, default=FRESH, help="seed of the first table")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--search", action="store_true", help="search the pairs (steps, rate) of cells again")
     parser.add_argument("--no-peer", action="store_true", help="leave DP gradient descent out")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.part == "cells":
         columns, classes = ([int(v) for v in text.split(",")] for text in (options.columns, options.classes))
-        run_cells(columns, classes, options.seeds, not options.no_peer, options.tables)
+        peer = not options.no_peer
+        run_cells(columns, classes, options.seeds, peer, options.search, options.tables)
     elif options.part == "public":
         columns, classes = ([int(v) for v in text.split(",")] for text in (options.columns, options.classes))
         run_public(columns, classes, options.public_rows, options.seeds, options.tables)
@@ -427,7 +499,10 @@ def main() -> None:
     elif options.part == "cliff":
         run_cliff([int(v) for v in options.columns.split(",")], options.seeds)
     elif options.part == "images":
-        run_images(options.features.split(","), options.seeds)
+        epsilons, ridges = (
+            [float(v) for v in text.split(",") if v] for text in (options.epsilons, options.without_privacy)
+        )
+        run_images(options.features.split(","), options.seeds, epsilons, options.choose, ridges)
     else:
         run_cost(options.seeds)
 
