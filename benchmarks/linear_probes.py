@@ -14,7 +14,8 @@ that were found are part of the cells; --search looks for them again. The standa
 the same test rows say, and of the noise seeds.
 kinds: the same, for tables unlike those: other spectra, classes of unequal frequency, rows off the origin, heavy tails.
 public: default fits of rows as they are and in the coordinates of a public sample of the same distribution.
-cliff: correlated logistic tables with these numbers of features. images: Fashion-MNIST (the Debian package
+cliff: correlated logistic tables with these numbers of features; the excess of the mean log-loss, on the training rows
+over its minimum there and on fresh rows over that of the true probabilities. images: Fashion-MNIST (the Debian package
 dataset-fashion-mnist) at delta = 1e-5, add-remove, and digits; --choose tests on a sixth of the training images.
 cost: seconds and memory beside scikit-learn. One line of JSON per result.
 """
@@ -34,7 +35,7 @@ from typing import Any, NamedTuple
 import _image_features as features
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, xlogy
 
 from dplangevin import DPLogisticRegression
 from dplangevin.accounting import conversions as cv
@@ -348,41 +349,79 @@ def run_public(columns: list[int], classes: list[int], n_public: int, seeds: int
                 )
 
 
-def correlated(kind: str, p: int, seed: int) -> tuple[Any, Any]:
-    """Return 50,000 rows within the unit ball, neighbours correlated by .9 or amplitudes k^-1/2, and labels."""
+class BinarySplit(NamedTuple):
+    """Training rows and labels, and fresh rows with the true probabilities of the second class."""
+
+    X: Any
+    y: Any
+    X_fresh: Any
+    probabilities: Any
+
+
+def correlated(kind: str, p: int, seed: int) -> BinarySplit:
+    """Return 50,000 rows within the unit ball, and 10,000 fresh ones.
+
+    Neighbours are correlated by .9, or amplitudes are k^-1/2.
+    """
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((50_000, p))
-    if kind == "neighbours":
-        for j in range(1, p):
-            X[:, j] = 0.9 * X[:, j - 1] + math.sqrt(0.19) * X[:, j]
-    else:
-        X *= np.arange(1, p + 1) ** -0.5
-    scores = X @ rng.standard_normal(p)
-    y = (rng.random(len(X)) < expit(2 * scores / scores.std())).astype(int)
-    X /= np.quantile(np.linalg.norm(X, axis=1), 0.9)
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1), y
+
+    def sample(n: int) -> Any:
+        X = rng.standard_normal((n, p))
+        if kind == "neighbours":
+            for j in range(1, p):
+                X[:, j] = 0.9 * X[:, j - 1] + math.sqrt(0.19) * X[:, j]
+            return X
+        return X * np.arange(1, p + 1) ** -0.5
+
+    X = sample(50_000)
+    coefficients = rng.standard_normal(p)
+    spread = (X @ coefficients).std()
+    y = (rng.random(len(X)) < expit(2 * (X @ coefficients) / spread)).astype(int)
+    X_fresh = sample(10_000)
+    probabilities = expit(2 * (X_fresh @ coefficients) / spread)
+    unit = np.quantile(np.linalg.norm(X, axis=1), 0.9)
+    for rows in (X, X_fresh):
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), unit)
+    return BinarySplit(X, y, X_fresh, probabilities)
 
 
-def run_cliff(columns: list[int], seeds: int) -> None:
-    """Measure the excess log-loss of default fits with these numbers of features."""
+def run_cliff(columns: list[int], seeds: int, first: int) -> None:
+    """Measure the excess log-loss of default fits with these numbers of features.
+
+    On the training rows over the minimum there, which a wide model reaches only by fitting noise; and on fresh rows
+    over that of the true probabilities.
+    """
     from sklearn.linear_model import LogisticRegression
 
     for kind in ("neighbours", "decaying"):
         for p in columns:
-            excesses: dict[float, list[float]] = {1.0: [], 2.0: [], 4.0: []}
             for seed in range(seeds):
-                X, y = correlated(kind, p, FRESH + seed)
-                least = binary_loss(LogisticRegression(C=1e4, max_iter=200).fit(X, y), X, y)
-                for epsilon, found in excesses.items():
+                split = correlated(kind, p, first + seed)
+                least = LogisticRegression(C=1e4, max_iter=200).fit(split.X, split.y)
+                minimum = binary_loss(least, split.X, split.y)
+                entropy = -np.mean(xlogy(split.probabilities, split.probabilities)) - np.mean(
+                    xlogy(1 - split.probabilities, 1 - split.probabilities)
+                )
+                stated = {"part": "cliff", "kind": kind, "features": p, "seed": seed}
+                fresh = binary_loss(least, split.X_fresh, split.probabilities) - entropy
+                report(**stated, what="without privacy", fresh=round(fresh, 5))
+                for epsilon in (1.0, 2.0, 4.0, 8.0):
                     model = DPLogisticRegression(
                         epsilon=epsilon, delta=DELTA, data_norm=1.0, classes=[0, 1], random_state=seed
                     )
-                    found.append(round(binary_loss(model.fit(X, y), X, y) - least, 5))
-            report(part="cliff", kind=kind, features=p, excess=excesses)
+                    start = time.process_time()
+                    model.fit(split.X, split.y)
+                    report(
+                        **stated,
+                        epsilon=epsilon,
+                        same_rows=round(binary_loss(model, split.X, split.y) - minimum, 5),
+                        fresh=round(binary_loss(model, split.X_fresh, split.probabilities) - entropy, 5),
+                        seconds=round(time.process_time() - start, 1),
+                    )
 
 
 def binary_loss(model: Any, X: Any, y: Any) -> float:
-    """Return the mean log-loss of a model of two classes on these rows."""
+    """Return the mean log-loss of a model of two classes; `y` are labels or probabilities of the second class."""
     scores = X @ model.coef_.ravel() + model.intercept_
     return float(np.mean(np.logaddexp(0, scores) - y * scores))
 
@@ -497,7 +536,7 @@ def main() -> None:
         for number in map(int, options.classes.split(",")):
             run_kinds(options.only.split(","), number, options.seeds, not options.no_peer, options.tables)
     elif options.part == "cliff":
-        run_cliff([int(v) for v in options.columns.split(",")], options.seeds)
+        run_cliff([int(v) for v in options.columns.split(",")], options.seeds, options.tables)
     elif options.part == "images":
         epsilons, ridges = (
             [float(v) for v in text.split(",") if v] for text in (options.epsilons, options.without_privacy)
