@@ -1,20 +1,23 @@
 """Linear probes on wide rows: default fits against full-batch DP gradient descent that is tuned on the test set.
 
-Usage: python benchmarks/linear_probes.py cells [--columns 256,768] [--classes 10,100] [--seeds 3] [--tables 9100]
+Usage: python benchmarks/linear_probes.py cells [--columns 256,768] [--classes 10,100] [--seeds 3] [--search]
        python benchmarks/linear_probes.py kinds [--only heavy,blocks] [--classes 10] [--seeds 3] [--tables 9100]
        python benchmarks/linear_probes.py public [--columns 256] [--public-rows 1000] [--seeds 2] [--tables 9100]
        python benchmarks/linear_probes.py cliff --columns 250,262,1000 [--seeds 4]
-       python benchmarks/linear_probes.py images [--features raw,convolutions,scattering:3] [--seeds 2]
+       python benchmarks/linear_probes.py images [--features raw,convolutions,scattering:3] [--seeds 2] [--choose]
        python benchmarks/linear_probes.py cost [--seeds 5]
 
 cells: 12 tables of synthetic embeddings (unit rows; class means and noise have amplitudes k^-a) at epsilon 1 and 4,
 delta = 1e-6, replace-one. DP gradient descent has momentum .9, slopes clipped to norm 1/4, and the best of 16 pairs
-(steps, rate) by its accuracy ON THE TEST SET: all 16 with the first noise, the best three with every noise.
+(steps, rate) by its accuracy ON THE TEST SET: all 16 with the first noise, the best three with every noise. The pairs
+that were found are part of the cells; --search looks for them again. The standard error of a difference is of what
+the same test rows say, and of the noise seeds.
 kinds: the same, for tables unlike those: other spectra, classes of unequal frequency, rows off the origin, heavy tails.
 public: default fits of rows as they are and in the coordinates of a public sample of the same distribution.
-cliff: correlated logistic tables with these numbers of features. images: Fashion-MNIST (the Debian package
-dataset-fashion-mnist) at delta = 1e-5, add-remove, and digits. cost: seconds and memory beside scikit-learn. One line
-of JSON per result.
+cliff: correlated logistic tables with these numbers of features; the excess of the mean log-loss, on the training rows
+over its minimum there and on fresh rows over that of the true probabilities. images: Fashion-MNIST (the Debian package
+dataset-fashion-mnist) at delta = 1e-5, add-remove, and digits; --choose tests on a sixth of the training images.
+cost: seconds and memory beside scikit-learn. One line of JSON per result.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from typing import Any, NamedTuple
 import _image_features as features
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, xlogy
 
 from dplangevin import DPLogisticRegression
 from dplangevin.accounting import conversions as cv
@@ -43,29 +46,36 @@ STEPS, RATES, CLIP, MOMENTUM, N_FINALISTS = (10, 20, 40, 100), (4.0, 16.0, 64.0,
 FRESH = 9100  # seeds of tables
 
 
+Pair = tuple[int, float]
+
+
 class Cell(NamedTuple):
-    """A table of synthetic embeddings; the separation gives a linear discriminant about 91% without privacy."""
+    """A table of synthetic embeddings; the separation gives a linear discriminant about 91% without privacy.
+
+    tuned : the best pairs (steps, rate) of descent on the test set at epsilon 1 and 4.
+    """
 
     decay: float
     columns: int
     classes: int
     rows: int
     separation: float
+    tuned: tuple[Pair, Pair] | None = None
 
 
 CELLS = (
-    Cell(0.25, 256, 10, 20_000, 0.793),
-    Cell(0.5, 256, 10, 50_000, 0.733),
-    Cell(1.0, 256, 10, 20_000, 0.857),
-    Cell(0.5, 256, 100, 50_000, 1.003),
-    Cell(0.5, 768, 10, 20_000, 0.458),
-    Cell(1.0, 768, 10, 50_000, 0.458),
-    Cell(0.25, 768, 100, 50_000, 0.580),
-    Cell(0.5, 768, 100, 50_000, 0.580),
-    Cell(0.25, 2_048, 10, 50_000, 0.286),
-    Cell(0.5, 2_048, 10, 20_000, 0.286),
-    Cell(1.0, 2_048, 10, 50_000, 0.286),
-    Cell(0.5, 2_048, 100, 50_000, 0.392),
+    Cell(0.25, 256, 10, 20_000, 0.793, ((10, 256.0), (100, 16.0))),
+    Cell(0.5, 256, 10, 50_000, 0.733, ((100, 64.0), (100, 256.0))),
+    Cell(1.0, 256, 10, 20_000, 0.857, ((100, 64.0), (100, 256.0))),
+    Cell(0.5, 256, 100, 50_000, 1.003, ((100, 64.0), (100, 256.0))),
+    Cell(0.5, 768, 10, 20_000, 0.458, ((40, 64.0), (100, 64.0))),
+    Cell(1.0, 768, 10, 50_000, 0.458, ((100, 256.0), (100, 256.0))),
+    Cell(0.25, 768, 100, 50_000, 0.580, ((100, 16.0), (40, 256.0))),
+    Cell(0.5, 768, 100, 50_000, 0.580, ((100, 64.0), (100, 256.0))),
+    Cell(0.25, 2_048, 10, 50_000, 0.286, ((100, 16.0), (40, 256.0))),
+    Cell(0.5, 2_048, 10, 20_000, 0.286, ((100, 16.0), (40, 256.0))),
+    Cell(1.0, 2_048, 10, 50_000, 0.286, ((100, 64.0), (100, 256.0))),
+    Cell(0.5, 2_048, 100, 50_000, 0.392, ((40, 64.0), (100, 256.0))),
 )
 
 
@@ -164,7 +174,7 @@ def run_kinds(kinds: list[str], classes: int, seeds: int, with_peer: bool, first
                 steps=fits[0][2].n_iter_,
             )
             if with_peer:
-                peer = tune_descent(split, cv.gdp_mu(epsilon, DELTA), 2.0, seeds)
+                peer = compare_with_descent(split, epsilon, [fit[2] for fit in fits], None, seeds)
                 report(part="kinds", kind=kind, classes=classes, epsilon=epsilon, what="tuned", **peer)
 
 
@@ -174,10 +184,15 @@ def log_loss(split: Split, coefficients: Any) -> float:
     return float((logsumexp(scores, axis=1) - scores[np.arange(len(scores)), split.y_test]).mean())
 
 
+def find_correct(split: Split, coefficients: Any, intercepts: Any = 0.0) -> NDArray[np.bool_]:
+    """Return which test rows have the largest score for their class."""
+    scores = split.X_test @ np.asarray(coefficients, np.float32) + intercepts
+    return np.asarray(np.argmax(scores, axis=1) == split.y_test)
+
+
 def accuracy(split: Split, coefficients: Any, intercepts: Any = 0.0) -> float:
     """Return the percentage of test rows whose largest score is that of their class."""
-    scores = split.X_test @ np.asarray(coefficients, np.float32) + intercepts
-    return 100 * float((np.argmax(scores, axis=1) == split.y_test).mean())
+    return 100 * float(find_correct(split, coefficients, intercepts).mean())
 
 
 def fit_default(split: Split, epsilon: float, seed: int, **options: Any) -> tuple[float, float, Any]:
@@ -203,9 +218,10 @@ def fit_discriminant(split: Split) -> float:
 
 
 def descend(
-    split: Split, mu: float, changed: float, steps: int, rate: float, rng: np.random.Generator
-) -> float:
-    """Return the accuracy of full-batch DP gradient descent with momentum; `changed` records differ."""
+    split: Split, mu: float, changed: float, pair: Pair, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which test rows full-batch DP gradient descent with momentum gets right; `changed` records differ."""
+    steps, rate = pair
     one_hot = np.eye(split.classes, dtype=np.float32)[split.y]
     W = velocity = np.zeros((split.X.shape[1], split.classes), np.float32)
     noise = np.float32(changed * CLIP * math.sqrt(steps) / mu)
@@ -220,22 +236,42 @@ def descend(
         gradient = split.X.T @ slopes + noise * rng.standard_normal(W.shape, dtype=np.float32)
         velocity = np.float32(MOMENTUM) * velocity + gradient / np.float32(len(split.X))
         W = W - np.float32(rate) * velocity
-    return accuracy(split, W)
+    return find_correct(split, W)
 
 
-def tune_descent(split: Split, mu: float, changed: float, seeds: int) -> dict[str, Any]:
-    """Return the best pair (steps, rate) on the test set, with its accuracies."""
+def run_pair(split: Split, mu: float, changed: float, pair: Pair, seed: int) -> NDArray[np.bool_]:
+    """Return which test rows are right after descent with this pair and noise."""
+    return descend(split, mu, changed, pair, np.random.default_rng([FRESH, *map(int, pair), seed]))
+
+
+def search_pair(split: Split, mu: float, changed: float, seeds: int) -> Pair:
+    """Return the best pair (steps, rate) on the test set."""
     pairs = [(steps, rate) for steps in STEPS for rate in RATES]
-    first = {
-        pair: descend(split, mu, changed, *pair, np.random.default_rng([FRESH, *map(int, pair), 0]))
-        for pair in pairs
+    first = {pair: float(run_pair(split, mu, changed, pair, 0).mean()) for pair in pairs}
+
+    def mean(pair: Pair) -> float:
+        others = [run_pair(split, mu, changed, pair, seed).mean() for seed in range(1, seeds)]
+        return float(np.mean([first[pair], *others]))
+
+    return max(sorted(pairs, key=lambda pair: -first[pair])[:N_FINALISTS], key=mean)
+
+
+def compare_with_descent(
+    split: Split, epsilon: float, models: list[Any], pair: Pair | None, seeds: int
+) -> dict[str, Any]:
+    """Return accuracies of tuned descent, how far the models are ahead of it, and the standard error of that."""
+    mu = cv.gdp_mu(epsilon, DELTA)
+    pair = pair or search_pair(split, mu, 2.0, seeds)
+    ours = 100 * np.stack([find_correct(split, model.coef_.T, model.intercept_) for model in models])
+    theirs = 100 * np.stack([run_pair(split, mu, 2.0, pair, seed) for seed in range(seeds)])
+    ahead = ours.mean(axis=0) - theirs.mean(axis=0)
+    of_noise = sum(runs.mean(axis=1).var(ddof=1) / len(runs) for runs in (ours, theirs) if len(runs) > 1)
+    return {
+        "pair": pair,
+        "accuracy": [round(float(run.mean()), 2) for run in theirs],
+        "ahead": round(float(ahead.mean()), 2),
+        "standard_error": round(math.sqrt(ahead.var() / len(ahead) + of_noise), 2),
     }
-    best: tuple[float, Any, list[float]] = (-1.0, None, [])
-    for pair in sorted(pairs, key=lambda pair: -first[pair])[:N_FINALISTS]:
-        noises = [np.random.default_rng([FRESH, *map(int, pair), k]) for k in range(1, seeds)]
-        runs = [first[pair], *(descend(split, mu, changed, *pair, rng) for rng in noises)]
-        best = max(best, (float(np.mean(runs)), pair, runs))
-    return {"pair": best[1], "accuracy": [round(run, 2) for run in best[2]]}
 
 
 def report(**found: Any) -> None:
@@ -243,15 +279,18 @@ def report(**found: Any) -> None:
     print(json.dumps(found), flush=True)
 
 
-def run_cells(columns: list[int], classes: list[int], seeds: int, with_peer: bool, first: int) -> None:
+def run_cells(
+    columns: list[int], classes: list[int], seeds: int, with_peer: bool, is_searched: bool, first: int
+) -> None:
     """Measure the cells with these numbers of columns and classes."""
     for number, cell in enumerate(CELLS):
         if cell.columns not in columns or cell.classes not in classes:
             continue
         split = embed(cell, first + number)
         stated = {"part": "cells", **cell._asdict()}
+        del stated["tuned"]
         report(**stated, what="discriminant", accuracy=round(fit_discriminant(split), 2))
-        for epsilon in (1.0, 4.0):
+        for epsilon, pair in zip((1.0, 4.0), cell.tuned or (None, None), strict=True):
             fits = [fit_default(split, epsilon, seed) for seed in range(seeds)]
             report(
                 **stated,
@@ -262,8 +301,9 @@ def run_cells(columns: list[int], classes: list[int], seeds: int, with_peer: boo
                 steps=fits[0][2].n_iter_,
             )
             if with_peer:
-                mu = cv.gdp_mu(epsilon, DELTA)
-                report(**stated, epsilon=epsilon, what="tuned", **tune_descent(split, mu, 2.0, seeds))
+                models = [fit[2] for fit in fits]
+                peer = compare_with_descent(split, epsilon, models, None if is_searched else pair, seeds)
+                report(**stated, epsilon=epsilon, what="tuned", **peer)
 
 
 def whiten_publicly(sample: Singles) -> Any:
@@ -309,47 +349,91 @@ def run_public(columns: list[int], classes: list[int], n_public: int, seeds: int
                 )
 
 
-def correlated(kind: str, p: int, seed: int) -> tuple[Any, Any]:
-    """Return 50,000 rows within the unit ball, neighbours correlated by .9 or amplitudes k^-1/2, and labels."""
+class BinarySplit(NamedTuple):
+    """Training rows and labels, and fresh rows with the true probabilities of the second class."""
+
+    X: Any
+    y: Any
+    X_fresh: Any
+    probabilities: Any
+
+
+def correlated(kind: str, p: int, seed: int) -> BinarySplit:
+    """Return 50,000 rows within the unit ball, and 10,000 fresh ones.
+
+    Neighbours are correlated by .9, or amplitudes are k^-1/2.
+    """
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((50_000, p))
-    if kind == "neighbours":
-        for j in range(1, p):
-            X[:, j] = 0.9 * X[:, j - 1] + math.sqrt(0.19) * X[:, j]
-    else:
-        X *= np.arange(1, p + 1) ** -0.5
-    scores = X @ rng.standard_normal(p)
-    y = (rng.random(len(X)) < expit(2 * scores / scores.std())).astype(int)
-    X /= np.quantile(np.linalg.norm(X, axis=1), 0.9)
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1), y
+
+    def sample(n: int) -> Any:
+        X = rng.standard_normal((n, p))
+        if kind == "neighbours":
+            for j in range(1, p):
+                X[:, j] = 0.9 * X[:, j - 1] + math.sqrt(0.19) * X[:, j]
+            return X
+        return X * np.arange(1, p + 1) ** -0.5
+
+    X = sample(50_000)
+    coefficients = rng.standard_normal(p)
+    spread = (X @ coefficients).std()
+    y = (rng.random(len(X)) < expit(2 * (X @ coefficients) / spread)).astype(int)
+    X_fresh = sample(10_000)
+    probabilities = expit(2 * (X_fresh @ coefficients) / spread)
+    unit = np.quantile(np.linalg.norm(X, axis=1), 0.9)
+    for rows in (X, X_fresh):
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), unit)
+    return BinarySplit(X, y, X_fresh, probabilities)
 
 
-def run_cliff(columns: list[int], seeds: int) -> None:
-    """Measure the excess log-loss of default fits with these numbers of features."""
+def run_cliff(columns: list[int], seeds: int, first: int) -> None:
+    """Measure the excess log-loss of default fits with these numbers of features.
+
+    On the training rows over the minimum there, which a wide model reaches only by fitting noise; and on fresh rows
+    over that of the true probabilities.
+    """
     from sklearn.linear_model import LogisticRegression
 
     for kind in ("neighbours", "decaying"):
         for p in columns:
-            excesses: dict[float, list[float]] = {1.0: [], 2.0: [], 4.0: []}
             for seed in range(seeds):
-                X, y = correlated(kind, p, FRESH + seed)
-                least = binary_loss(LogisticRegression(C=1e4, max_iter=200).fit(X, y), X, y)
-                for epsilon, found in excesses.items():
+                split = correlated(kind, p, first + seed)
+                least = LogisticRegression(C=1e4, max_iter=200).fit(split.X, split.y)
+                minimum = binary_loss(least, split.X, split.y)
+                entropy = -np.mean(xlogy(split.probabilities, split.probabilities)) - np.mean(
+                    xlogy(1 - split.probabilities, 1 - split.probabilities)
+                )
+                stated = {"part": "cliff", "kind": kind, "features": p, "seed": seed}
+                fresh = binary_loss(least, split.X_fresh, split.probabilities) - entropy
+                report(**stated, what="without privacy", fresh=round(fresh, 5))
+                for epsilon in (1.0, 2.0, 4.0, 8.0):
                     model = DPLogisticRegression(
                         epsilon=epsilon, delta=DELTA, data_norm=1.0, classes=[0, 1], random_state=seed
                     )
-                    found.append(round(binary_loss(model.fit(X, y), X, y) - least, 5))
-            report(part="cliff", kind=kind, features=p, excess=excesses)
+                    start = time.process_time()
+                    model.fit(split.X, split.y)
+                    report(
+                        **stated,
+                        epsilon=epsilon,
+                        same_rows=round(binary_loss(model, split.X, split.y) - minimum, 5),
+                        fresh=round(binary_loss(model, split.X_fresh, split.probabilities) - entropy, 5),
+                        seconds=round(time.process_time() - start, 1),
+                    )
 
 
 def binary_loss(model: Any, X: Any, y: Any) -> float:
-    """Return the mean log-loss of a model of two classes on these rows."""
+    """Return the mean log-loss of a model of two classes; `y` are labels or probabilities of the second class."""
     scores = X @ model.coef_.ravel() + model.intercept_
     return float(np.mean(np.logaddexp(0, scores) - y * scores))
 
 
-def run_images(names: list[str], seeds: int) -> None:
-    """Measure Fashion-MNIST with these features, and digits."""
+def run_images(
+    names: list[str], seeds: int, epsilons: list[float], is_choice: bool, inverse_ridges: list[float]
+) -> None:
+    """Measure Fashion-MNIST with these features, and digits.
+
+    is_choice : fit to the first five sixths of the training images and test on the others, to choose features.
+    inverse_ridges : also fit logistic regression without privacy, with each of these C.
+    """
     for name in names:
         try:
             X, y = features.load(name)
@@ -357,19 +441,43 @@ def run_images(names: list[str], seeds: int) -> None:
             report(part="images", features=name, skipped=str(error))
             continue
         n = features.N_TRAIN[name.partition(":")[0]]
-        split = Split(X[:n], y[:n], X[n:], y[n:], 10)
-        for epsilon in (0.5, 1.0, 2.7):
+        fitted, end = (n * 5 // 6, n) if is_choice else (n, len(y))
+        split = Split(X[:fitted], y[:fitted], X[fitted:end], y[fitted:end], 10)
+        stated = {"part": "images", "features": name, "columns": X.shape[1], "is_choice": is_choice}
+        for epsilon in epsilons:
             options = {"delta": 1e-5, "adjacency": "add-remove"}
             fits = [fit_default(split, epsilon, seed, **options) for seed in range(seeds)]
             report(
-                part="images",
-                features=name,
-                columns=X.shape[1],
+                **stated,
                 epsilon=epsilon,
                 accuracy=[round(fit[0], 2) for fit in fits],
+                loss=round(float(np.mean([log_loss(split, fit[2].coef_.T) for fit in fits])), 3),
                 seconds=round(float(np.mean([fit[1] for fit in fits])), 1),
                 steps=fits[0][2].n_iter_,
             )
+        fit_without_privacy(split, inverse_ridges, stated)
+
+
+def fit_without_privacy(split: Split, inverse_ridges: list[float], stated: dict[str, Any]) -> None:
+    """Report scikit-learn's logistic regression on the same features, standardised; each from the one before."""
+    from sklearn.linear_model import LogisticRegression
+
+    if not inverse_ridges:
+        return
+    spread = split.X.std(axis=0) + np.float32(1e-6)
+    split = split._replace(X=split.X / spread, X_test=split.X_test / spread)
+    model = LogisticRegression(max_iter=200, warm_start=True)
+    for inverse_ridge in inverse_ridges:
+        start = time.process_time()
+        model.set_params(C=inverse_ridge).fit(split.X, split.y)
+        report(
+            **stated,
+            what="without privacy",
+            C=inverse_ridge,
+            accuracy=round(accuracy(split, model.coef_.T, model.intercept_), 2),
+            seconds=round(time.process_time() - start, 1),
+            steps=int(model.n_iter_[0]),
+        )
 
 
 def read_memory(name: str) -> int:
@@ -408,16 +516,23 @@ def main() -> None:
     parser.add_argument("--columns", default="256,768,2048")
     parser.add_argument("--classes", default="10,100")
     parser.add_argument("--features", default="digits,raw,convolutions,scattering:3")
+    parser.add_argument("--epsilons", default="0.5,1,2.7", help="of images")
+    parser.add_argument(
+        "--choose", action="store_true", help="images: test on a sixth of the training images"
+    )
+    parser.add_argument("--without-privacy", default="", help="images: values of C of logistic regression")
     parser.add_argument("--only", default=",".join(KINDS))
     parser.add_argument("--public-rows", type=int, default=1_000)
     parser.add_argument("--tables", type=int, default=FRESH, help="seed of the first table")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--search", action="store_true", help="search the pairs (steps, rate) of cells again")
     parser.add_argument("--no-peer", action="store_true", help="leave DP gradient descent out")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.part == "cells":
         columns, classes = ([int(v) for v in text.split(",")] for text in (options.columns, options.classes))
-        run_cells(columns, classes, options.seeds, not options.no_peer, options.tables)
+        peer = not options.no_peer
+        run_cells(columns, classes, options.seeds, peer, options.search, options.tables)
     elif options.part == "public":
         columns, classes = ([int(v) for v in text.split(",")] for text in (options.columns, options.classes))
         run_public(columns, classes, options.public_rows, options.seeds, options.tables)
@@ -425,9 +540,12 @@ def main() -> None:
         for number in map(int, options.classes.split(",")):
             run_kinds(options.only.split(","), number, options.seeds, not options.no_peer, options.tables)
     elif options.part == "cliff":
-        run_cliff([int(v) for v in options.columns.split(",")], options.seeds)
+        run_cliff([int(v) for v in options.columns.split(",")], options.seeds, options.tables)
     elif options.part == "images":
-        run_images(options.features.split(","), options.seeds)
+        epsilons, ridges = (
+            [float(v) for v in text.split(",") if v] for text in (options.epsilons, options.without_privacy)
+        )
+        run_images(options.features.split(","), options.seeds, epsilons, options.choose, ridges)
     else:
         run_cost(options.seeds)
 
