@@ -68,10 +68,10 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
     *(
         (f"convex, bounded, T = infinity, D/v = 20, kappa = {kappa}", _bounded(kappa), goal, before)
         for kappa, goal, before in (
-            (0.05, 2.0, (0.2335, 0.0778)),
-            (0.2, 2.0, (1.035, 0.3336)),
-            (1.0, 2.0, (5.657, 1.776)),
-            (4.0, None, (19.58, 7.5)),
+            (0.05, 1.5, (0.1578, 0.08484)),
+            (0.2, 1.5, (0.706, 0.3735)),
+            (1.0, 1.5, (4.034, 2.077)),
+            (4.0, 1.5, (16.99, 8.456)),
         )
     ),
     (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +17,11 @@ from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import (
     block_profile,
     candidate_block_lengths,
     gdp_delta_upper,
+    last_iterate_mu,
     last_iterate_profile,
-    shift_mu,
 )
 from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import OptimalShift
+from dplangevin.mechanisms.noisy_gradient.theorems.power_slopes import make_slope_recursion
 from dplangevin.mechanisms.noisy_gradient.walk_laws import affine_map, compute_walk_law, delta_between
 from dplangevin.problem.constants import Constants
 from privacy._accountant_trials import walk_truth
@@ -41,13 +40,13 @@ def profile(*arguments):
 
 def test_vector_45():
     deltas = block_profile(0.1, 1.0, 1.0, 4.0, [1, 2, 4, 8, 16, 32, 64], np.arange(121) * 0.05)
-    assert deltas[[20, 40, 60]] == pytest.approx([0.0176135, 5.41185e-5, 1.26441e-9], rel=0.01)
+    assert deltas[[20, 40, 60]] == pytest.approx([9.5246e-4, 1.43292e-8, 2.2107e-16], rel=0.01)
 
 
 def test_vector_44():
     assert BlockRecursion().certify(UNIT, run()).epsilon(1e-5) == pytest.approx(
-        1.495, abs=0.01
-    )  # B3 alone: 2.18
+        1.353, abs=0.01
+    )  # B3 alone: 2.18, B5 without B6: 1.495
     assert OptimalShift().certify(UNIT, run()).epsilon(1e-5) == pytest.approx(5.75948147, rel=1e-6)
 
 
@@ -57,7 +56,7 @@ def test_table_7_convex_row():
 
 def test_finite_runs_start_from_the_shift_bound():
     for steps in (1, 7, 60):
-        mu = shift_mu(0.1, 1.0, 1.0, 4.0, steps)
+        mu = last_iterate_mu(0.1, 1.0, 1.0, 4.0, steps)
         assert profile(0.1, 1.0, 1.0, 4.0, steps).epsilon(1e-6) <= cv.gdp_epsilon(mu, 1e-6) * 1.002
 
 
@@ -70,23 +69,25 @@ def test_rounding_is_upwards():
 
 
 def test_interpolated_table_never_undercuts_direct_evaluation():
-    """One sweep, every theta computed directly: the tabulated sweep is above it, and by less than 1%."""
+    """One sweep, every theta computed directly: the tabulated sweep is above it, and by less than 6%."""
     s, v, diameter, lengths = 0.1, 1.0, 4.0, [3, 10, 40]
+    slopes = make_slope_recursion(s, v, 1.0, diameter)
     eps = np.arange(81) * 0.08
-    start = gdp_delta_upper(shift_mu(s, v, 1.0, diameter, math.inf), eps)
+    start = gdp_delta_upper(last_iterate_mu(s, v, 1.0, diameter, math.inf), eps)
     direct = start.copy()
     with np.errstate(divide="ignore"):
         offset = np.log((np.expm1(eps) + start) / start)
     for k in lengths:
-        same = cv.gdp_delta(math.sqrt(k) * s / v, eps)
+        same = cv.gdp_delta(min(math.sqrt(k) * s / v, slopes.same_start_mu(k)), eps)
+        apart_mu = min((k * s + diameter) / (math.sqrt(k) * v), slopes.two_starts_mu(k))
         for j in range(len(eps)):
             rest = len(eps) - j
-            apart = cv.gdp_delta((k * s + diameter) / (math.sqrt(k) * v), eps[j] + offset[:rest])
+            apart = cv.gdp_delta(apart_mu, eps[j] + offset[:rest])
             direct[j:] = np.minimum(direct[j:], same[j] + start[:rest] * apart)
     direct = np.minimum.accumulate(direct)
     swept = block_profile(s, v, 1.0, diameter, lengths, eps, sweeps=1)
     assert np.all(swept >= direct)
-    assert np.all(swept[:50] <= direct[:50] * 1.01)
+    assert np.all(swept[:50] <= direct[:50] * 1.06)
 
 
 def test_read_out_is_infinite_below_the_computed_deltas():
@@ -218,25 +219,3 @@ def test_a_drift_that_varies_leaks_more_than_a_constant_one_and_no_more_than_is_
     varying = attained(np.where(left < 20, 0.8 * np.sqrt(-math.log(delta) / 2 / left), 0.0))
     constant = max(attained(np.full(steps, drift)) for drift in (0.4, 0.6, 0.8))
     assert 1.4 * constant < varying <= claimed < 1.6 * varying
-
-
-def test_slopes_of_the_power_function_bound_walks_with_any_drift(monkeypatch):
-    """B6 of docs/theory/noisy_sgd.md, as benchmarks/looseness.py computes it: exact without a set, above every walk."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
-    bound = import_module("looseness").slope_recursion_mu
-    assert bound(60.0, 6.0, 16) == pytest.approx(0.1 * math.sqrt(16), rel=1e-6)
-    rng, worst = np.random.default_rng(61), 0.0
-    for _ in range(8):
-        width, shift = np.exp(rng.uniform(np.log([0.3, 0.05]), np.log([8.0, 2.0]))).tolist()
-        shift, steps = min(shift, width), int(rng.choice([1, 2, 5, 20]))
-        left = np.arange(steps, 0, -1)
-        drifts = [np.zeros(steps), rng.uniform(0.5, 3) / np.sqrt(left), rng.normal(0, 1, steps)][
-            rng.integers(3)
-        ]
-        moves = [[((1.0, 1.0, sign * shift / 2 - drift),) for drift in drifts] for sign in (1, -1)]
-        start = rng.uniform(-0.5, 0.5) * width
-        truth = walk_truth(moves[0], moves[1], np.ones(steps), width, (start, start))
-        mu = bound(width, shift * width, steps)
-        for eps in (0.0, 0.1, 0.3, 1.0, 2.0, 4.0):
-            worst = max(worst, truth(eps) / max(cv.gdp_delta(mu, eps), 1e-14))
-    assert 0.9 < worst <= 1.0

@@ -149,10 +149,10 @@ def test_above_exact_walks_under_monotone_maps(name):
 
 @pytest.mark.parametrize(
     ("kappa", "older", "newer"),
-    [(0.05, 0.234, 0.158), (0.2, 1.04, 0.706), (1.0, 5.67, 4.034), (4.0, 19.6, 16.99)],
+    [(0.05, 0.1213, 0.1169), (0.2, 0.5497, 0.5287), (1.0, 3.267, 3.088), (4.0, 15.75, 14.36)],
 )
 def test_how_loose_it_is(kappa, older, newer):
-    """D / v = 20, T = infinity, delta = 1e-5: below the older recursion, and at most twice an admissible run."""
+    """D / v = 20, T = infinity, delta = 1e-5: below the older recursion, and at most 1.5 times an admissible run."""
     epsilons, deltas = last_iterate_profile(kappa / 20, 1.0, 1.0, 20.0, math.inf)
     found = Profile(epsilons=epsilons, deltas=deltas).epsilon(1e-5)
     assert found <= 1.002 * newer
@@ -165,7 +165,7 @@ def test_how_loose_it_is(kappa, older, newer):
     step = 500 * kappa / 20
     run = NoisyGradientSpec(step_size=step, noise_std=1 / step, n_steps=math.inf)
     lower = lower_bound_epsilon(constants, run, 1e-5)
-    assert found <= (2.0 if kappa <= 1 else 2.05) * lower
+    assert found <= (1.5 if kappa <= 1 else 1.7) * lower
 
 
 def test_wide_grids_are_left_alone():

@@ -21,7 +21,8 @@ For a cap G and a factor f put a = min(r, G) and w = (g - f a)_+. Then
 so  H_g(after) <= E'[a H1((g - w) / a)] + e H2(W / e),    e = d(G),   W = E' w = f (g/f - 1 + d(g/f)).
 
 Where r <= g/f the first argument is f, above it is g / a, as in composition. Only the excess over the cap, of mass e,
-is bounded as two runs from arbitrary starts. G f = g gives B3.
+is bounded as two runs from arbitrary starts. G f = g gives B3. The curves H1 and H2 of a block are those of mu-GDP, by
+the optimal shift sequence (B1) or by the slopes of the power function (B6), whichever mu is smaller.
 
 Split the noise v^2 = v1^2 + v2^2. The kernel x -> phi'(x) + N(0, v2^2), common to both runs, contracts every
 f-divergence by its Dobrushin coefficient beta = 2 Phi(diam phi'(K) / (2 v2)) - 1; the rest of the noise hides
@@ -75,6 +76,7 @@ from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import (
     restart_mu,
     same_start_mu,
 )
+from dplangevin.mechanisms.noisy_gradient.theorems.power_slopes import make_slope_recursion
 from dplangevin.mechanisms.noisy_gradient.theorems.random_batches import (
     RandomBatchRun,
     best_constant_split,
@@ -85,6 +87,7 @@ from dplangevin.mechanisms.noisy_gradient.theorems.random_batches import (
 from dplangevin.problem.constants import Constants
 
 MAX_EPSILON = 200.0  # larger eps are left to B3: e^eps would overflow
+_MIN_SPACING = 1e-12  # and grids so fine that their e^eps are rounded to one number
 _CUT_FRACTIONS = (0.0, 0.05, 0.12, 0.22, 0.36)
 """Values of log(g / f) that are tried, as fractions of the grid."""
 
@@ -138,7 +141,7 @@ def sweep_capped(deltas: Floats, epsilons: Floats, first: Floats, second: Floats
     second : H2 of each block at 0, h, 2h, ..., as far as it is tabulated; between grid points the chord in e^eps is
         an upper bound, past the end the last value is.
     """
-    if not epsilons[-1] < MAX_EPSILON:
+    if not epsilons[-1] < MAX_EPSILON or epsilons[1] < _MIN_SPACING:
         return deltas
     pair, n, spacing = make_dominating_pair(epsilons, deltas), len(epsilons), float(epsilons[1])
     size = second.shape[1]
@@ -197,12 +200,14 @@ def gdp_delta_upper(mu: float, epsilons: Floats) -> Floats:
     return np.asarray(np.clip(value, _MIN_DELTA, 1.0))
 
 
-def shift_mu(step: float, noise: float, contraction: float, diameter: float, n_steps: float) -> float:
-    """Return mu of the last iterate by the optimal shift sequence, from a common start or a restart in the set."""
+def last_iterate_mu(step: float, noise: float, contraction: float, diameter: float, n_steps: float) -> float:
+    """Return mu of the last iterate: from a common start, or a restart in the set (B1), or by slopes (B6)."""
     fresh = math.inf
     if contraction < 1 or math.isfinite(n_steps):
         fresh = same_start_mu(step, noise, contraction, n_steps)
-    return min(fresh, best_restart_mu(step, noise, contraction, diameter, n_steps))
+    slopes = make_slope_recursion(step, noise, contraction, diameter)
+    by_slopes = slopes.same_start_mu(n_steps) if slopes else math.inf
+    return min(fresh, best_restart_mu(step, noise, contraction, diameter, n_steps), by_slopes)
 
 
 def block_profile(
@@ -231,12 +236,12 @@ def block_profile(
     --------
     >>> deltas = block_profile(0.1, 1.0, 1.0, 4.0, [1, 2, 4, 8, 16, 32, 64], np.arange(121) * 0.05)
     >>> [float(f"{deltas[i]:.3g}") for i in (20, 40)]
-    [0.0176, 5.42e-05]
+    [0.000952, 1.43e-08]
     """
     eps = np.asarray(epsilons, float)
     spacing = _check_uniform_grid(eps)
     if start is None:
-        start = gdp_delta_upper(shift_mu(step, noise, contraction, diameter, math.inf), eps)
+        start = gdp_delta_upper(last_iterate_mu(step, noise, contraction, diameter, math.inf), eps)
     first, second = _block_tables(step, noise, contraction, diameter, block_lengths, eps)
     deltas = np.clip(np.nan_to_num(np.asarray(start, float), nan=1.0), _MIN_DELTA, 1.0)
     deltas = repeat_sweep(lambda d: sweep_splits(d, eps, spacing, first, second), deltas, sweeps, tolerance)
@@ -266,6 +271,10 @@ def _block_tables(
     spacing = float(eps[1])
     same = [same_start_mu(step, noise, contraction, k) for k in block_lengths]
     apart = [restart_mu(step, noise, contraction, diameter, k) for k in block_lengths]
+    slopes = make_slope_recursion(step, noise, contraction, diameter)
+    if slopes:
+        same = [min(mu, slopes.same_start_mu(k)) for mu, k in zip(same, block_lengths, strict=True)]
+        apart = [min(mu, slopes.two_starts_mu(k)) for mu, k in zip(apart, block_lengths, strict=True)]
     max_epsilon = max(2 * eps[-1], max(cv.gdp_epsilon(mu, 1e-20) for mu in apart))
     size = len(eps) + int(min(max_epsilon / spacing, _MAX_TABLE_SIZE)) + 2
     first = np.array([gdp_delta_upper(mu, eps) for mu in same])
@@ -336,7 +345,7 @@ def last_iterate_profile(
     epsilons, deltas = unbounded_run_profile(step, noise, contraction, diameter)
     if math.isinf(n_steps):
         return epsilons, deltas
-    mu = shift_mu(step, noise, contraction, diameter, n_steps)
+    mu = last_iterate_mu(step, noise, contraction, diameter, n_steps)
     if len(epsilons) == 1:  # nothing was computed; the shift bound alone
         top = cv.gdp_epsilon(mu, MIN_PROFILE_DELTA)
         if not (math.isfinite(top) and top / N_FINE_POINTS > 0):
@@ -353,7 +362,7 @@ def unbounded_run_profile(
     step: float, noise: float, contraction: float, diameter: float
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the profile of the recursion, on a coarse grid over the range of the shift bound, then on a fine one."""
-    mu = shift_mu(step, noise, contraction, diameter, math.inf)
+    mu = last_iterate_mu(step, noise, contraction, diameter, math.inf)
     top = cv.gdp_epsilon(mu, MIN_PROFILE_DELTA)
     if not math.isfinite(top):
         return (0.0,), (1.0,)
@@ -421,11 +430,11 @@ class BlockRecursion(
     """Last iterate of full-batch noisy gradient descent on a bounded set: delta(eps), no Renyi curve.
 
     Far below the optimal shift bound once the run is longer than it takes to forget its start: at D / v = 20, s D /
-    v^2 = 0.05, T = infinity and delta = 1e-5 it gives eps 0.16 instead of 1.76.
+    v^2 = 0.05, T = infinity and delta = 1e-5 it gives eps 0.12 instead of 1.76.
     """
 
     reference = (
-        "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, B3 and B5), "
+        "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, B3, B5 and B6), "
         "on shifted interpolation of Bok, Su and Altschuler (2024)"
     )
 
