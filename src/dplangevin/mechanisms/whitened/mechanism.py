@@ -255,21 +255,21 @@ def limit_row_norm(spec: WhitenedSpec, problem: Problem, counts: Floats) -> Whit
 def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:
     """Return the constant model of a released center, or of the first counts: post-processing.
 
-    It is 0 without either, and shrunk if the counts show no rare class after one moment release. Two mean that the
-    signal is strong, where the start does not matter.
+    It is 0 without either. After one moment release, if the counts show no rare class, it is shrunk where its score is
+    a logarithm of odds, and 0 elsewhere. Two releases mean that the signal is strong, where the start does not matter.
     """
     if state.center.size:
         constant = constant_of_center(problem, TargetCenter(*state.center.tolist()), state.count_noise)
         return _constant_start(problem, geometry, constant)
-    if not state.counts.size:
-        zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
-        unit = _constant_direction(problem, geometry)
-        return DescentStart(zero, unit, uncertainty=math.inf, is_counted=False)
-    constant = constant_of_counts(problem, state.counts, state.count_noise)
-    start = _constant_start(problem, geometry, constant)
-    if len(state.moments) == 1 and has_balanced_classes(problem, state.counts, state.count_noise):
-        return start.shrink()
-    return start
+    formula, counts = problem.loss.slope_formula, (state.counts, state.count_noise)
+    if state.counts.size:
+        start = _constant_start(problem, geometry, constant_of_counts(problem, *counts))
+        if len(state.moments) == 2 or not has_balanced_classes(problem, *counts):
+            return start
+        if formula is not None and formula.kind == "logistic":
+            return start.shrink()
+    zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
+    return DescentStart(zero, _constant_direction(problem, geometry), uncertainty=math.inf, is_counted=False)
 
 
 def _recounted_answer(
