@@ -27,7 +27,7 @@ ACCOUNTING: tuple[tuple[str, str, str], ...] = (
     ("conversions", "-math.expm1(epsilon - epsilon0) / (1 + math.exp(-epsilon0))", "-math.expm1(epsilon - epsilon0) / (1 + math.exp(epsilon0))"),
     ("conversions", "math.expm1(-(epsilon0 - epsilon) / 2) ** 2", "math.expm1(-(epsilon0 - epsilon) / 2) ** 4"),
     ("conversions", "return np.asarray(np.minimum(value, epsilon0))", "return np.asarray(np.minimum(value, epsilon0 / 2))"),
-    ("sampled_gaussian", "near = np.log1p(np.expm1(np.minimum(size, 30.0)) / rate)", "near = np.log1p(np.expm1(np.minimum(size, 30.0)) / rate**2)"),
+    ("sampled_gaussian", "near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / rate)", "near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / rate**2)"),
     ("sampled_gaussian", "below = -np.expm1(-size) + np.exp(-size) * above", "below = np.exp(-size) * above"),
     ("sampled_gaussian", "unsampled = alpha / noise_multiplier / noise_multiplier / 2", "unsampled = alpha / noise_multiplier / noise_multiplier / 4"),
     ("opposite_mixtures", "log_cross = math.log(2) + size / 2", "log_cross = math.log(2) + size"),

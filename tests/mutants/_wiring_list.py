@@ -24,7 +24,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("secure_sums", "sample_geometric_noise(group.scale, values.size,", "sample_geometric_noise(group.scale / 2, values.size,"),
     ("secure_sums", "return group.scale * rng.standard_normal(group.answers)", "return 0.5 * group.scale * rng.standard_normal(group.answers)"),
     ("group_wiring", "parts = tuple(replace(part.group(rows), count=part.count) for part in self.parts)", "parts = self.parts"),
-    ("screen", "all_short = all(np.linalg.norm(part, 2) <= 1 - ROUNDING_SLACK for part in parts)", "all_short = all(np.linalg.norm(part, 2) <= 9 - ROUNDING_SLACK for part in parts)"),
+    ("screen", "all_short = bool(roots[0] <= 1 - ROUNDING_SLACK)", "all_short = bool(roots[0] <= 9 - ROUNDING_SLACK)"),
     # perturbation
     ("mirror_wiring", "noises[t] / problem.row_norm,", "0.5 * noises[t] / problem.row_norm,"),
     ("perturbation_wiring", "grid, scale = public_noise_grid(spec.density_scale), spec.density_scale", "grid, scale = public_noise_grid(spec.density_scale), spec.density_scale / 2"),

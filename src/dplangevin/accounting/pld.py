@@ -37,7 +37,8 @@ def gaussian_pld(mu: float, grid: float) -> Any:
 def sampled_gaussian_pld(rate: float, noise_multiplier: float, grid: float) -> Any:
     """Return the distribution of one Poisson-sampled Gaussian step under add-remove, a record removed and one added.
 
-    dp-accounting's distribution (Doroshenko et al. 2022): its range and its dots, which it finds one by one.
+    dp-accounting's distribution: its range and its dots (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, 2022), which
+    it finds one by one.
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution as pld, privacy_loss_mechanism as losses
 

@@ -459,12 +459,16 @@ def test_a_descent_starts_at_the_constant_where_a_class_is_rare_or_the_signal_st
     ).plan  # fmt: skip
     assert isinstance(plan.spec, WhitenedSpec)
     p, numbers = plan.problem.n_columns, problem(classes=None)
+    scores = {}
     for share, n_releases, is_counted in ((0.4, 1, False), (0.2, 1, True), (0.4, 2, True)):
         moments = np.broadcast_to(np.eye(p) / p, (n_releases, p, p))
         state = initial_state(plan.spec, plan.problem, moments, np.array([share, 1 - share]))
-        start = descent_start(plan.problem, whitening_geometry(plan.spec, moments), state)
-        assert start.is_counted == is_counted == bool(start.center.any())
-        assert start.is_counted == math.isfinite(start.uncertainty)
+        geometry = whitening_geometry(plan.spec, moments)
+        start = descent_start(plan.problem, geometry, state)
+        assert start.is_counted == is_counted
+        assert math.isfinite(start.uncertainty)
+        scores[share, n_releases] = float((geometry.transform.basis @ start.center)[-1, 0])
+    assert 0.1 < scores[0.4, 1] / scores[0.4, 2] < 0.9  # shrunk as far as noise explains it
     p = numbers.n_columns
     moments = np.eye(p)[None] / p
     state = initial_state(plan.spec, numbers, moments, np.array([0.4, 0.6]))
