@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from scipy.stats import norm
 from dplangevin import DPHuberRegressor, DPQuantileRegressor
 from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.accounting.plan import CertifiedSpec, Plan
+from dplangevin.audit import replay
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms import target_center
 from dplangevin.mechanisms.constant_model import WEIGHT_BITS
 from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.noisy_answers.spec import CenterScales
@@ -224,3 +227,35 @@ def test_bounds_that_are_ten_times_too_wide_cost_little(kind: type, delta: float
             losses.append(np.abs(y[1500:] - model.predict(X[1500:])).mean() / np.abs(y - np.median(y)).mean())
     narrow, wide = np.reshape(losses, (6, 2)).T
     assert wide.mean() < 1.1 * narrow.mean() < 0.62
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.0])
+def test_choices_in_a_fit_cost_what_is_stated_and_half_of_their_noise_is_caught(
+    delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replayed on a neighbour, whose one target lies at the other end: all candidates' scores move by a record."""
+    rng = np.random.default_rng(6)
+    X, y = rng.standard_normal((200, 2)) / 4, np.clip(rng.standard_normal(200) / 4, -0.9, 0.9)
+    other = y.copy()
+    y[0], other[0] = -1.0, 1.0
+    options: dict[str, Any] = {"data_norm": 1.0, "target_bounds": (-1, 1), "bad_rows": "zero"}
+
+    def release(records: Any, generator: Any) -> Any:
+        model = DPQuantileRegressor(epsilon=300.0, delta=delta, random_state=generator, **options)
+        return model.fit(*records)
+
+    def attained() -> float:
+        result = replay(release, (X, y), (X, other), seed=0, ignore=("random_state",))
+        spec = result.outputs[0].plan_.plan.spec
+        costs = [each.cost for each in result.releases if each.law == "choice"]
+        return max(cost / stated for cost, stated in zip(costs, spec.center_scales.costs, strict=True))
+
+    assert 0.99 < attained() <= 1 + 1e-9
+    choose = target_center._choose_quantile
+
+    def choose_with_half_of_the_noise(*arguments: Any) -> int:
+        *before, scale, is_exact = arguments
+        return choose(*before, scale / 2, is_exact)
+
+    monkeypatch.setattr(target_center, "_choose_quantile", choose_with_half_of_the_noise)
+    assert attained() > 1.9
